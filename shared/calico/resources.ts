@@ -102,6 +102,8 @@ export interface IpamConfig {
   readonly ipCooldownSeconds: number;
 }
 
+export interface Config extends Meta, IpamConfig {}
+
 export const defaultIpamConfig: IpamConfig = {
   strictAffinity: false,
   autoAllocateBlocks: true,
@@ -143,3 +145,28 @@ export interface Place {
   readonly ordinal: number;
   readonly address: Address;
 }
+
+/** Every kind that the server watches, by the word used for it in the store, on the stream, in metrics and logs. */
+export interface Objects {
+  readonly pool: Pool;
+  readonly block: Block;
+  readonly affinity: Affinity;
+  readonly handle: Handle;
+  readonly config: Config;
+  readonly reservation: Reservation;
+  readonly node: Node;
+  readonly namespace: Namespace;
+  readonly cluster: ClusterInformation;
+}
+export type Kind = keyof Objects;
+export const kinds = [
+  "pool",
+  "block",
+  "affinity",
+  "handle",
+  "config",
+  "reservation",
+  "node",
+  "namespace",
+  "cluster",
+] as const satisfies readonly Kind[];
