@@ -6,6 +6,8 @@ import type { BlockCidr, ResourceVersion, Sequence, Uid } from "../kinds.ts";
 
 export const subProtocol = "cattail.v1";
 export const streamProtocol = 1;
+/** The only path the stream's port serves. */
+export const streamPath = "/v1/stream";
 /** Largest frame a server accepts (a full commit of a /20 block fits) and a client accepts. */
 export const maxClientFrameBytes = 1 << 20;
 export const maxServerFrameBytes = 16 << 20;
