@@ -2,7 +2,8 @@
 // Leaves to others: how any of these values is parsed (shared/ip, shared/calico, shared/protocol).
 
 declare const brand: unique symbol;
-export type Brand<T, Name extends string> = T & { readonly [brand]: Name };
+/** A mark per name rather than the name itself, so that a branded type can be branded further (BlockCidr). */
+export type Brand<T, Name extends string> = T & { readonly [brand]: { readonly [Mark in Name]: true } };
 
 /** Monotonic milliseconds: timeouts, leases, back-off. Never comparable between processes. */
 export type Instant = Brand<number, "instant">;
