@@ -1,6 +1,8 @@
 // The Kubernetes API as the server's other parts see it: requests with their outcomes as values or Failures, and nothing about HTTP.
 // Implemented by client-shell.ts; the simulation implements it over its own API server.
 
+import { Failure, type FailureCode } from "../../shared/kinds.ts";
+
 /** Bodies are parsed losslessly (shared/json): 64-bit integers arrive as bigint. */
 export interface Api {
   get(path: string): Promise<unknown>;
@@ -14,10 +16,19 @@ export interface Api {
 /**
  * Every method rejects with a Failure (shared/kinds.ts) whose code says what is known:
  * `api-missing`, `api-exists`, `api-conflict`, `api-invalid`, `api-forbidden`, `api-unauthorized`: not written.
- * `api-throttled`: not written; `retryAfterMs` on the ApiFailure. `api-unavailable`, `timeout`: it may have been written, now or later.
+ * `api-throttled`: not written; `detail.retryAfterMs` on the ApiFailure. `api-unavailable`, `timeout`: it may have been written, now or later.
  */
 export interface ApiFailureDetail {
+  /** 0 = there was no answer. */
   readonly status: number;
   readonly reason: string;
   readonly retryAfterMs?: number;
+}
+
+export class ApiFailure extends Failure {
+  readonly detail: ApiFailureDetail;
+  constructor(code: FailureCode, message: string, detail: ApiFailureDetail, options?: ErrorOptions) {
+    super(code, message, options);
+    this.detail = detail;
+  }
 }
