@@ -404,10 +404,13 @@ function outlives(
   return order === undefined ? item.uid !== at.uid : order > 0;
 }
 
-function stakesIn(block: Block | undefined): ReadonlySet<string> {
-  const nodes = new Set<string>();
-  if (block?.affinity?.startsWith("host:")) nodes.add(block.affinity.slice("host:".length));
-  for (const { secondary } of block?.attributes ?? []) if (secondary?.node !== undefined) nodes.add(secondary.node);
+/** The nodes that a block concerns: its owner, and whoever has an address in it. */
+export function stakesIn(block: Block | undefined): ReadonlySet<NodeName> {
+  const nodes = new Set<NodeName>();
+  if (block?.affinity?.startsWith("host:")) nodes.add(block.affinity.slice("host:".length) as NodeName);
+  for (const { secondary } of block?.attributes ?? []) {
+    if (secondary?.node !== undefined) nodes.add(secondary.node as NodeName);
+  }
   return nodes;
 }
 

@@ -120,7 +120,7 @@ export function ordinalsOfHandle(state: BlockState, handle: HandleId): number[] 
   return ordinalsWhere(state, (index) => matches[index] === true);
 }
 
-const windowsReservedHandle = "windows-reserved-ipam-handle";
+export const windowsReservedHandle = "windows-reserved-ipam-handle";
 
 /** May the block be deleted? What Windows reserves does not count, what cools down does (trap 35). */
 export function isEmpty(state: BlockState): boolean {

@@ -3,7 +3,7 @@
 import { sha256 } from "@noble/hashes/sha2.js";
 import { sha3_256 } from "@noble/hashes/sha3.js";
 import { bytesToHex, utf8ToBytes } from "@noble/hashes/utils.js";
-import type { BlockCidr, CidrText, HandleId } from "../kinds.ts";
+import type { BlockCidr, CidrText, HandleId, NodeName } from "../kinds.ts";
 import type { Affinity, ApiGroup, Kind } from "./resources.ts";
 
 /** Canonical texts have at most 3 dots, 7 colons and one slash: what Calico's bounded replacement leaves alone does not occur. */
@@ -31,6 +31,17 @@ export function affinityName(node: string, cidr: BlockCidr): string {
 
 export function handleName(handleId: HandleId): string {
   return handleId.toLowerCase();
+}
+
+const warmPrefix = "cattail-warm-";
+
+/** Holds the warm addresses of a node; no IPAMHandle object is written for it (spec 6.8). */
+export function warmHandle(node: NodeName): HandleId {
+  return `${warmPrefix}${node}` as HandleId;
+}
+
+export function isWarmHandle(handle: HandleId): boolean {
+  return handle.startsWith(warmPrefix);
 }
 
 export function affinityLabels(affinity: Pick<Affinity, "node" | "cidr" | "type">): Record<string, string> {
