@@ -1,0 +1,168 @@
+// The one catalogue of options: every key of every executable, with its default and what it means (ux 2).
+// Only what code reads is in it; --help, `config`, the checks and the types of the configurations all come from here.
+import { levels } from "../log.ts";
+import type { ConfigOf, OptionTable } from "./options.ts";
+
+const listenHelp = "all addresses if not set";
+
+const log = {
+  level: {
+    kind: "enum",
+    values: levels,
+    default: "info",
+    reloadable: true,
+    help: "Least important messages that are logged; --v=N sets it as in the programs of Kubernetes",
+  },
+  format: {
+    kind: "enum",
+    values: ["auto", "json", "text"],
+    default: "auto",
+    help: "Form of the log lines; auto is text on a terminal and json otherwise",
+  },
+} as const;
+
+const server = {
+  kubeconfig: {
+    kind: "path",
+    help: "Kubeconfig of the API server; the service account of the pod is used if not set",
+  },
+  apiGroup: {
+    kind: "enum",
+    values: ["auto", "crd", "v3"],
+    default: "auto",
+    help: "Where Calico's resources are: crd is crd.projectcalico.org, v3 is projectcalico.org served directly, auto asks the API server",
+  },
+  ports: {
+    stream: {
+      kind: "port",
+      zeroIsOff: false,
+      default: "4480",
+      help: "TCP port of the WebSocket stream to the node agents",
+    },
+    http: {
+      kind: "port",
+      zeroIsOff: true,
+      default: "4481",
+      help: "TCP port of /metrics, /livez, /readyz, /healthz and /version; 0 switches it off",
+    },
+    admin: {
+      kind: "port",
+      zeroIsOff: true,
+      default: "4483",
+      help: "TCP port of the /debug pages, on loopback only; 0 switches it off",
+    },
+  },
+  listen: {
+    stream: { kind: "string", help: `IP address the stream listens on, ${listenHelp}` },
+    http: { kind: "string", help: `IP address the HTTP port listens on, ${listenHelp}` },
+  },
+  tls: {
+    certFile: {
+      kind: "path",
+      needs: "tls.keyFile",
+      help: "PEM file of the stream's certificate and its chain; re-read when it changes",
+    },
+    keyFile: { kind: "path", needs: "tls.certFile", help: "PEM file of the private key of tls.certFile" },
+  },
+  upstream: {
+    staleAfter: {
+      kind: "duration",
+      default: "15s",
+      min: "1s",
+      max: "1h",
+      reloadable: true,
+      help: "Silence of the API server after which the data is stale and the server not ready",
+    },
+  },
+  commit: {
+    maxInFlight: {
+      kind: "integer",
+      min: 0,
+      max: 10_000,
+      default: "0",
+      reloadable: true,
+      help: "Most writes under way to the API server at a time; 0 adapts to what it can bear",
+    },
+  },
+  log,
+} as const satisfies OptionTable;
+
+const agent = {
+  nodeName: { kind: "string", required: true, help: "Name of this Kubernetes node" },
+  server: {
+    kind: "list",
+    item: { kind: "url", schemes: ["wss", "ws"] },
+    required: true,
+    help: "URLs of the servers' stream, such as wss://10.0.0.1:4480; one of them is used at a time",
+  },
+  tokenFile: {
+    kind: "path",
+    help: "File with the service account token that is shown to the server; re-read when it changes",
+  },
+  tls: {
+    caFile: {
+      kind: "path",
+      help: "PEM file of the authorities that may sign the server's certificate; re-read when it changes",
+    },
+  },
+  stateDir: { kind: "path", default: "/var/lib/cattail", help: "Directory of the journal; must survive a reboot" },
+  socket: {
+    kind: "path",
+    default: "/run/cattail/agent.sock",
+    help: "Unix socket on which the CNI executable is answered",
+  },
+  handles: {
+    kind: "enum",
+    values: ["eager", "off"],
+    default: "eager",
+    help: "When IPAMHandles are written: eager is with the block, off is never",
+  },
+  ports: {
+    http: {
+      kind: "port",
+      zeroIsOff: true,
+      default: "4482",
+      help: "TCP port of /metrics, /livez, /readyz, /healthz and /version; 0 switches it off",
+    },
+    admin: {
+      kind: "port",
+      zeroIsOff: true,
+      default: "4484",
+      help: "TCP port of the /debug pages, on loopback only; 0 switches it off",
+    },
+  },
+  listen: {
+    http: { kind: "string", help: `IP address the HTTP port listens on, ${listenHelp}` },
+  },
+  log,
+} as const satisfies OptionTable;
+
+/** How a command shows its result. The command line of `cattail` also takes these from the environment and a file. */
+export const commandOptions = {
+  output: {
+    kind: "enum",
+    values: ["table", "json", "yaml", "name"],
+    default: "table",
+    short: "o",
+    help: "Form of the result of a command",
+  },
+  noHeaders: { kind: "boolean", default: "false", help: "Leaves out the headings of a table" },
+} as const satisfies OptionTable;
+
+export const catalogue = { server, agent, cli: commandOptions } as const;
+export type Executable = keyof typeof catalogue;
+export type Daemon = Exclude<Executable, "cli">;
+
+export type ServerConfig = ConfigOf<typeof server>;
+export type AgentConfig = ConfigOf<typeof agent>;
+export type CommandConfig = ConfigOf<typeof commandOptions>;
+export type Config<E extends Executable> = ConfigOf<(typeof catalogue)[E]>;
+
+export const executables = {
+  server: {
+    name: "cattail-server",
+    summary: "the cache of Calico's IPAM data, and the one that writes it for the nodes",
+  },
+  agent: { name: "cattail-agent", summary: "gives this node's pods their addresses" },
+  cli: { name: "cattail", summary: "looks after Cattail; also kubectl cattail" },
+} as const satisfies Record<Executable, { readonly name: string; readonly summary: string }>;
