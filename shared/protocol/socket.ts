@@ -51,7 +51,14 @@ export const addRequest = v.object({
   result: v.object({ prefix: v.picklist(["block", "pool", "host"]), gateway: text }),
 });
 
-export const delRequest = v.object({ verb: v.literal("DEL"), ...common, ...attachment, ...deadline });
+export const delRequest = v.object({
+  verb: v.literal("DEL"),
+  ...common,
+  ...attachment,
+  ...deadline,
+  /** Set when an ADD's answer reached nobody: its `request`. Releases only what that call took; an earlier ADD's address stays. */
+  undoes: v.optional(common.request),
+});
 
 export const checkRequest = v.object({
   verb: v.literal("CHECK"),
@@ -98,6 +105,9 @@ export type AgentReply = v.InferOutput<typeof agentReply>;
 export type Success = v.InferOutput<typeof success>;
 export type Refusal = v.InferOutput<typeof refusal>;
 
-/** One file in the agent's spool: a DEL that could not be delivered. Its name sorts in order of arrival. */
+/**
+ * One file in the agent's spool: a DEL that could not be delivered. Its name sorts in order of arrival and ends in `.json`;
+ * any other name is a write in progress. Several files of one attachment may stand side by side for a moment.
+ */
 export const spooledDel = v.object({ ...delRequest.entries, spooledAt: v.number() });
 export type SpooledDel = v.InferOutput<typeof spooledDel>;
