@@ -234,7 +234,7 @@ export function handlePatch(group: ApiGroup, before: Handle, after: Pick<Handle,
   };
 }
 
-function reader<T extends Meta | Omit<Meta, "name">>(read: (raw: Fields, meta: Meta, group: ApiGroup) => T): Reader<T> {
+function reader<T>(read: (raw: Fields, meta: Meta, group: ApiGroup) => T): Reader<T> {
   return (raw, group) =>
     reading(() => {
       const object = isFields(raw) ? raw : unreadable("not an object");
