@@ -149,6 +149,18 @@ export const commandOptions = {
   noHeaders: { kind: "boolean", default: "false", help: "Leaves out the headings of a table" },
 } as const satisfies OptionTable;
 
+/** What every executable takes as a flag besides its options. --config may also be CATTAIL_CONFIG. */
+export const frameOptions = {
+  config: { kind: "path", help: "YAML file with options, apiVersion cattail.io/v1; flags and environment win over it" },
+  help: { kind: "boolean", default: "false", short: "h", help: "Prints this text" },
+  version: { kind: "boolean", default: "false", help: "Prints the version" },
+} as const satisfies OptionTable;
+
+/** The first line of a configuration file says how it is to be read. */
+export const fileVersion = "cattail.io/v1";
+/** Set by the image's build, not by a person: no option, and no mistake either. */
+export const revisionVariable = "CATTAIL_REVISION";
+
 export const catalogue = { server, agent, cli: commandOptions } as const;
 export type Executable = keyof typeof catalogue;
 export type Daemon = Exclude<Executable, "cli">;
