@@ -1,0 +1,346 @@
+// Carries out intents: one write per block in flight, whatever arrives meanwhile travels in the next one; compare-and-swap, re-based on
+// conflicts, never taken for failed while its outcome is unknown. Leaves what intents mean to intents.ts, counting handles to handles.ts.
+import { isEmpty } from "../../shared/calico/block.ts";
+import { blockPatch } from "../../shared/calico/codec.ts";
+import { blockName, isWarmHandle } from "../../shared/calico/names.ts";
+import { type Block, type BlockState, defaultIpamConfig } from "../../shared/calico/resources.ts";
+import type { BlockCidr, HandleId, Instant, NodeName } from "../../shared/kinds.ts";
+import type { Logger } from "../../shared/log.ts";
+import type { MetricHandles, serverMetrics } from "../../shared/metrics.ts";
+import type { Commit, Intent, IntentResult, Problem } from "../../shared/protocol/stream.ts";
+import { codeOf, type Desk, type Errand, isUnknown } from "./desk.ts";
+import { Handles } from "./handles.ts";
+import { applyIntents, applyToNothing, type Outcome, type Wish } from "./intents.ts";
+import { datastoreLocked, problemOf, tooSlow } from "./problems.ts";
+
+export interface CommitRequest {
+  readonly node: NodeName;
+  readonly block: BlockCidr;
+  readonly intents: readonly Intent[];
+  readonly handles: Commit["handles"];
+}
+
+/** `block` null: it is gone. Handles that are to be lowered may still be under way. */
+export type CommitAnswer =
+  | { readonly kind: "done"; readonly results: readonly IntentResult[]; readonly block: Block | null }
+  | { readonly kind: "problem"; readonly problem: Problem };
+
+/** How long an agent's request is tried before it is told that nothing is known. */
+const commitLimitMs = 30_000;
+/** Handles are lowered after the answer, by whoever has time. */
+const handleLimitMs = 120_000;
+/** Tries of one write; Calico's number (spec, Appendix B), though ours wait in between. */
+const maxTries = 100;
+/** Intents in one write: the largest block has so many addresses. */
+const maxBatchIntents = 4096;
+
+interface Waiting {
+  readonly request: CommitRequest;
+  readonly since: Instant;
+  answer(answer: CommitAnswer): void;
+}
+
+export class Committer {
+  readonly #desk: Desk;
+  readonly #handles: Handles;
+  readonly #log: Logger;
+  readonly #metrics: MetricHandles<typeof serverMetrics>;
+  /** Blocks with a write under way, and what waits for the next one. */
+  readonly #lanes = new Map<BlockCidr, Waiting[]>();
+  readonly #trailing = new Set<Promise<void>>();
+  readonly #idle: (() => void)[] = [];
+
+  constructor(desk: Desk, log: Logger, metrics: MetricHandles<typeof serverMetrics>) {
+    this.#desk = desk;
+    this.#handles = new Handles(desk);
+    this.#log = log;
+    this.#metrics = metrics;
+  }
+
+  /** Answers when the block is written, or when nothing is to be written, or when it cannot be found out. Never rejects. */
+  commit(request: CommitRequest): Promise<CommitAnswer> {
+    return new Promise((answer) => {
+      const waiting: Waiting = { request, since: this.#desk.clock.monotonic(), answer };
+      const lane = this.#lanes.get(request.block);
+      if (lane) lane.push(waiting);
+      else void this.#open(request.block, [waiting]);
+    });
+  }
+
+  get queued(): number {
+    let waiting = 0;
+    for (const lane of this.#lanes.values()) waiting += lane.length;
+    return waiting;
+  }
+
+  /** Resolves when nothing is under way, handles that trail behind included. */
+  idle(): Promise<void> {
+    if (this.#lanes.size + this.#trailing.size === 0) return Promise.resolve();
+    return new Promise((resolve) => this.#idle.push(resolve));
+  }
+
+  async #open(block: BlockCidr, lane: Waiting[]): Promise<void> {
+    this.#lanes.set(block, lane);
+    while (lane.length > 0) {
+      const batch = takeBatch(lane);
+      this.#metrics.commitBatchSize.observe(batch.reduce((sum, { request }) => sum + request.intents.length, 0));
+      const write = new Write(this.#desk, this.#handles, this.#log, block, batch);
+      const answers = await write.run();
+      batch.forEach((waiting, index) => {
+        const answer = answers[index];
+        if (answer === undefined) return;
+        this.#count(waiting, answer);
+        waiting.answer(answer);
+      });
+      this.#trail(write.lowerHandles());
+    }
+    this.#lanes.delete(block);
+    this.#tellIdle();
+  }
+
+  #trail(work: Promise<void>): void {
+    this.#trailing.add(work);
+    void work.finally(() => {
+      this.#trailing.delete(work);
+      this.#tellIdle();
+    });
+  }
+
+  #tellIdle(): void {
+    if (this.#lanes.size + this.#trailing.size > 0) return;
+    for (const resolve of this.#idle.splice(0)) resolve();
+  }
+
+  #count({ request, since }: Waiting, answer: CommitAnswer): void {
+    this.#metrics.commitDuration.observe((this.#desk.clock.monotonic() - since) / 1000);
+    request.intents.forEach((intent, index) => {
+      const result = answer.kind === "done" ? (answer.results[index] ?? "failed") : "failed";
+      this.#metrics.intents.inc({ op: operationOf(intent), result });
+    });
+  }
+}
+
+function takeBatch(lane: Waiting[]): Waiting[] {
+  let intents = 0;
+  let taken = 0;
+  for (const { request } of lane) {
+    intents += request.intents.length;
+    if (taken > 0 && intents > maxBatchIntents) break;
+    taken++;
+  }
+  return lane.splice(0, taken);
+}
+
+function operationOf(intent: Intent): "reserve" | "retag" | "release" {
+  if (intent.become === null) return "release";
+  return intent.expect === null ? "reserve" : "retag";
+}
+
+interface Line extends Wish {
+  /** Index of the request in the batch. */
+  readonly request: number;
+  readonly eager: boolean;
+  /** Its handle's count has been raised. */
+  counted: boolean;
+  /** What it came to in a try whose outcome is unknown. */
+  perhaps: Outcome | undefined;
+  outcome: Outcome | undefined;
+}
+
+/** One batch of one block, from the first try to the last. */
+class Write {
+  readonly #desk: Desk;
+  readonly #handles: Handles;
+  readonly #log: Logger;
+  readonly #block: BlockCidr;
+  readonly #batch: readonly Waiting[];
+  readonly #errand: Errand;
+  readonly #lines: Line[];
+  readonly #problems = new Map<number, Problem>();
+  /** A try was sent of which nobody knows whether it was, or will be, carried out. */
+  #uncertain = false;
+
+  constructor(desk: Desk, handles: Handles, log: Logger, block: BlockCidr, batch: readonly Waiting[]) {
+    this.#desk = desk;
+    this.#handles = handles;
+    this.#log = log;
+    this.#block = block;
+    this.#batch = batch;
+    this.#errand = { node: nodeThatPays(batch), until: (desk.clock.monotonic() + commitLimitMs) as Instant };
+    this.#lines = batch.flatMap(({ request: { node, intents, handles: mode } }, request) =>
+      intents.map(
+        (intent): Line => ({
+          node,
+          intent,
+          request,
+          eager: mode === "eager",
+          counted: false,
+          perhaps: undefined,
+          outcome: undefined,
+        }),
+      ),
+    );
+  }
+
+  async run(): Promise<CommitAnswer[]> {
+    let block: Block | null = null;
+    try {
+      block = await this.#write();
+    } catch (error) {
+      this.#log.warn("Could not write a block", { block: this.#block, node: this.#errand.node, err: error });
+      const problem = problemOf(error, `the write of block ${this.#block}`);
+      this.#batch.forEach((_, index) => {
+        if (!this.#problems.has(index)) this.#problems.set(index, problem);
+      });
+    }
+    return this.#batch.map((_, index): CommitAnswer => {
+      const problem = this.#problems.get(index);
+      if (problem) return { kind: "problem", problem };
+      const results = this.#lines
+        .filter(({ request }) => request === index)
+        .map(({ outcome }) => outcome?.result ?? "refused");
+      return { kind: "done", results, block };
+    });
+  }
+
+  /** The block as the write left it; null when it is gone. */
+  async #write(): Promise<Block | null> {
+    let base = this.#desk.store.blockAt(this.#block);
+    // What comes of a copy counts once a write has succeeded on it, or when it was read for this purpose: the store's may be old.
+    let isProven = false;
+    for (let attempt = 1; attempt <= maxTries; attempt++) {
+      if (this.#desk.locked) return this.#refuseAll(datastoreLocked);
+      const lines = this.#lines.filter(({ request }) => !this.#problems.has(request));
+      if (lines.length === 0) return null;
+      const { next, outcomes } = this.#plan(base, lines);
+      if (base !== undefined && next !== undefined) {
+        if (!(await this.#raiseHandles(lines, outcomes))) continue;
+        const attempted = await this.#try(base, next);
+        if (typeof attempted === "object") return this.#settle(lines, outcomes, attempted.written);
+        if (attempted === "unknown") this.#remember(lines, outcomes);
+        if (attempt > 1 && !(await this.#desk.pause(this.#errand, attempt))) break;
+      } else if (isProven) return this.#settle(lines, outcomes, base);
+      [base, isProven] = [await this.#read(), true];
+    }
+    return this.#refuseAll(tooSlow(`block ${this.#block} was not written in time`));
+  }
+
+  #plan(base: Block | undefined, lines: readonly Line[]): { next?: BlockState; outcomes: readonly Outcome[] } {
+    if (base === undefined || base.deleted) return { outcomes: applyToNothing(lines) };
+    const { strictAffinity, ipCooldownSeconds } = this.#desk.store.get("config", "default") ?? defaultIpamConfig;
+    const rules = { strictAffinity, cooldownSeconds: ipCooldownSeconds, now: this.#desk.clock.wall() };
+    const { next, outcomes } = applyIntents(base, lines, rules);
+    return next === base ? { outcomes } : { next, outcomes };
+  }
+
+  async #try(base: Block, next: BlockState): Promise<{ written: Block | undefined } | "conflict" | "unknown"> {
+    // The release that empties a block nobody owns deletes it (spec 3.2); the mark is the decision, the deletion follows it.
+    const isLast = next.affinity === undefined && isEmpty(next);
+    const patch = blockPatch(this.#desk.group, base, isLast ? { ...next, deleted: true } : next);
+    try {
+      const written = await this.#desk.patch(this.#errand, "block", base.name, patch);
+      if (isLast) await this.#delete(written);
+      return { written: isLast ? undefined : written };
+    } catch (error) {
+      if (isUnknown(error)) return "unknown";
+      if (codeOf(error) === "api-conflict" || codeOf(error) === "api-missing") return "conflict";
+      throw error;
+    }
+  }
+
+  async #delete(marked: Block): Promise<void> {
+    try {
+      await this.#desk.remove(this.#errand, "block", marked);
+    } catch (error) {
+      this.#log.warn("Could not delete an empty block", { block: this.#block, err: error });
+    }
+  }
+
+  #read(): Promise<Block | undefined> {
+    return this.#desk.read(this.#errand, "block", blockName(this.#block));
+  }
+
+  #remember(lines: readonly Line[], outcomes: readonly Outcome[]): void {
+    this.#uncertain = true;
+    lines.forEach((line, index) => {
+      if (outcomes[index]?.result === "applied") line.perhaps = outcomes[index];
+    });
+  }
+
+  #settle(lines: readonly Line[], outcomes: readonly Outcome[], block: Block | undefined): Block | null {
+    this.#uncertain = false;
+    lines.forEach((line, index) => {
+      const outcome = outcomes[index];
+      // Found as wished after a try of unknown outcome: it was that try.
+      line.outcome = outcome?.result === "already" && line.perhaps ? line.perhaps : outcome;
+    });
+    return block === undefined || block.deleted ? null : block;
+  }
+
+  #refuseAll(problem: Problem): null {
+    this.#batch.forEach((_, index) => {
+      if (!this.#problems.has(index)) this.#problems.set(index, problem);
+    });
+    return null;
+  }
+
+  /** False: some request cannot have its handle; the others go on without it. */
+  async #raiseHandles(lines: readonly Line[], outcomes: readonly Outcome[]): Promise<boolean> {
+    const due = lines.filter((line, index) => !line.counted && line.eager && raises(line, outcomes[index]));
+    await Promise.all(
+      [...Map.groupBy(due, handleOfWish)].map(async ([handle, sharing]) => {
+        try {
+          await this.#handles.add(this.#errand, handle, this.#block, sharing.length);
+          for (const line of sharing) line.counted = true;
+        } catch (error) {
+          // Perhaps counted after all: an orphan count is borne by every reader.
+          this.#log.warn("Could not write a handle", { handle, block: this.#block, err: error });
+          const problem = problemOf(error, `the write of handle ${handle}`);
+          for (const { request } of sharing) this.#problems.set(request, problem);
+        }
+      }),
+    );
+    return due.every(({ request }) => !this.#problems.has(request));
+  }
+
+  /** After the answer: handles that lost an address, and those raised for one that was not obtained. */
+  async lowerHandles(): Promise<void> {
+    const lost = this.#lines.flatMap((line) => losses(line, this.#uncertain));
+    const errand = { ...this.#errand, until: (this.#desk.clock.monotonic() + handleLimitMs) as Instant };
+    await Promise.all(
+      [...Map.groupBy(lost, ({ handle }) => handle)].map(async ([handle, losses]) => {
+        const sure = losses.some(({ eager }) => eager);
+        try {
+          await this.#handles.subtract(errand, handle, this.#block, losses.length, sure);
+        } catch (error) {
+          this.#log.warn("Could not lower the count of a handle", { handle, block: this.#block, err: error });
+        }
+      }),
+    );
+  }
+}
+
+/** Whose turn it is when the write waits for its turn: the one who has waited longest. */
+function nodeThatPays(batch: readonly Waiting[]): NodeName {
+  return batch[0]?.request.node ?? ("" as NodeName);
+}
+
+function handleOfWish({ intent }: Line): HandleId {
+  return (intent.become?.handle ?? "") as HandleId;
+}
+
+function raises({ intent }: Line, outcome: Outcome | undefined): boolean {
+  const handle = intent.become?.handle as HandleId | undefined;
+  if (outcome?.result !== "applied" || handle === undefined || isWarmHandle(handle)) return false;
+  return outcome.before?.handle !== handle;
+}
+
+function losses(line: Line, uncertain: boolean): { handle: HandleId; eager: boolean }[] {
+  const { outcome, counted, eager } = line;
+  // An unknown write may still come: then the count is right.
+  if (outcome?.result !== "applied") return counted && !uncertain ? [{ handle: handleOfWish(line), eager }] : [];
+  const before = outcome.before?.handle ?? ("" as HandleId);
+  // Raised for a change of hands that a re-based copy no longer needed: too many as well.
+  if (before === handleOfWish(line)) return counted ? [{ handle: before, eager }] : [];
+  return before === "" || isWarmHandle(before) ? [] : [{ handle: before, eager }];
+}

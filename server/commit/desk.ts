@@ -1,0 +1,142 @@
+// Where the server's writers meet the API: each request waits its turn, is repeated while it certainly was not carried out, and its
+// answer goes into the store. Leaves to its users what to do when an outcome is unknown, and what to write.
+import { readers } from "../../shared/calico/codec.ts";
+import { apiPath } from "../../shared/calico/names.ts";
+import type { ApiGroup, Kind, Meta, Objects } from "../../shared/calico/resources.ts";
+import { Failure, type Instant, type NodeName } from "../../shared/kinds.ts";
+import type { Clock, Random } from "../../shared/world.ts";
+import type { Store } from "../store/store.ts";
+import { type Api, ApiFailure } from "../upstream/api.ts";
+import type { FairLimiter } from "./fair-limiter.ts";
+
+/** What the server writes for agents. */
+export type WrittenKind = Extract<Kind, "block" | "affinity" | "handle">;
+
+export interface DeskParts {
+  readonly api: Api;
+  readonly group: ApiGroup;
+  readonly store: Store;
+  readonly limiter: FairLimiter;
+  readonly clock: Clock;
+  readonly random: Random;
+  readonly onConflict: (kind: WrittenKind) => void;
+}
+
+/** For whom, and until when somebody waits for it. */
+export interface Errand {
+  readonly node: NodeName;
+  readonly until: Instant;
+}
+
+const firstPauseMs = 40;
+const longestPauseMs = 2_000;
+
+export class Desk {
+  readonly #parts: DeskParts;
+  readonly group: ApiGroup;
+  readonly store: Store;
+  readonly clock: Clock;
+
+  constructor(parts: DeskParts) {
+    this.#parts = parts;
+    this.group = parts.group;
+    this.store = parts.store;
+    this.clock = parts.clock;
+  }
+
+  /** Calico's lock, set while its data is migrated or restored: nothing may be written (trap 76). */
+  get locked(): boolean {
+    return this.store.get("cluster", "default")?.datastoreReady !== true;
+  }
+
+  /** The object as it is now, from a consistent read. */
+  async read<K extends WrittenKind>(errand: Errand, kind: K, name: string): Promise<Objects[K] | undefined> {
+    const path = apiPath(this.group, kind, name);
+    for (let attempt = 1; ; attempt++) {
+      const known = this.store.get(kind, name);
+      try {
+        return this.#take(kind, await this.#send(errand, () => this.#parts.api.get(path)));
+      } catch (error) {
+        if (codeOf(error) === "api-missing") {
+          if (known !== undefined) this.store.remove(kind, name, known);
+          return undefined;
+        }
+        if (!isUnknown(error) || !(await this.pause(errand, attempt))) throw error;
+      }
+    }
+  }
+
+  async create<K extends WrittenKind>(errand: Errand, kind: K, body: unknown): Promise<Objects[K]> {
+    const path = apiPath(this.group, kind);
+    return this.#take(kind, await this.#send(errand, () => this.#parts.api.create(path, body)));
+  }
+
+  /** `mergePatch` carries the version it was made for. */
+  async patch<K extends WrittenKind>(errand: Errand, kind: K, name: string, mergePatch: unknown): Promise<Objects[K]> {
+    const path = apiPath(this.group, kind, name);
+    try {
+      return this.#take(kind, await this.#send(errand, () => this.#parts.api.patch(path, mergePatch)));
+    } catch (error) {
+      if (codeOf(error) === "api-conflict") this.#parts.onConflict(kind);
+      throw error;
+    }
+  }
+
+  /** Only this very version is deleted; that it is gone already, or another object, is success. */
+  async remove(errand: Errand, kind: WrittenKind, { name, uid, resourceVersion }: Meta): Promise<void> {
+    const path = apiPath(this.group, kind, name);
+    try {
+      await this.#send(errand, () => this.#parts.api.remove(path, { uid, resourceVersion }));
+    } catch (error) {
+      if (codeOf(error) === "api-conflict") this.#parts.onConflict(kind);
+      if (codeOf(error) !== "api-missing") throw error;
+    }
+    this.store.remove(kind, name, { uid, resourceVersion });
+  }
+
+  /** Waits before another try, longer each time; false = nobody waits for the result any more. */
+  async pause({ until }: Errand, attempt: number): Promise<boolean> {
+    const { clock, random } = this.#parts;
+    const longest = Math.min(longestPauseMs, firstPauseMs * 2 ** Math.min(attempt - 1, 10));
+    const delayMs = 1 + random.below(longest);
+    if (clock.monotonic() + delayMs >= until) return false;
+    await new Promise<void>((wake) => clock.after(delayMs, wake));
+    return true;
+  }
+
+  /** Sends, and sends again while the API server says that it is too busy: that much is certainly not written. */
+  async #send<T>(errand: Errand, request: () => Promise<T>): Promise<T> {
+    for (let attempt = 1; ; attempt++) {
+      try {
+        return await this.#parts.limiter.run(errand.node, () => {
+          if (this.clock.monotonic() >= errand.until) throw new Failure("api-throttled", "its turn came too late");
+          return request();
+        });
+      } catch (error) {
+        if (codeOf(error) !== "api-throttled") throw error;
+        if (error instanceof ApiFailure && error.detail.retryAfterMs !== undefined) {
+          this.#parts.limiter.pause(error.detail.retryAfterMs);
+        }
+        if (!(await this.pause(errand, attempt))) throw error;
+      }
+    }
+  }
+
+  #take<K extends WrittenKind>(kind: K, raw: unknown): Objects[K] {
+    const reading = readers[kind](raw, this.group);
+    if (!reading.ok)
+      throw new Failure("bad-message", `cannot read a ${kind} that the API server sent: ${reading.problem}`);
+    this.store.put(kind, reading.object);
+    return reading.object;
+  }
+}
+
+export function codeOf(error: unknown): Failure["code"] | undefined {
+  return error instanceof Failure ? error.code : undefined;
+}
+
+/** The request may have been carried out, or may still be. */
+export function isUnknown(error: unknown): boolean {
+  const code = codeOf(error);
+  return code === "api-unavailable" || code === "timeout";
+}
