@@ -140,3 +140,9 @@ export function isUnknown(error: unknown): boolean {
   const code = codeOf(error);
   return code === "api-unavailable" || code === "timeout";
 }
+
+/** Somebody else was quicker, or nobody knows: read and try again. What the API server refuses for good is not asked for twice (trap 27). */
+export function isWorthAnotherTry(error: unknown): boolean {
+  const code = codeOf(error);
+  return code === "api-conflict" || code === "api-exists" || code === "api-missing" || isUnknown(error);
+}

@@ -4,7 +4,7 @@ import { handlePatch, newHandleObject } from "../../shared/calico/codec.ts";
 import { handleName } from "../../shared/calico/names.ts";
 import type { Handle } from "../../shared/calico/resources.ts";
 import type { BlockCidr, HandleId } from "../../shared/kinds.ts";
-import { codeOf, type Desk, type Errand, isUnknown } from "./desk.ts";
+import { type Desk, type Errand, isUnknown, isWorthAnotherTry } from "./desk.ts";
 
 /** Tries before a handle is given up, as Calico has it; each later one waits. */
 const maxTries = 100;
@@ -97,10 +97,4 @@ export class Handles {
 
 function countOf(handle: Handle | undefined, block: BlockCidr): number {
   return handle?.deleted ? 0 : (handle?.block.get(block) ?? 0);
-}
-
-/** Somebody else was quicker, or nobody knows: read and try again. What the API server refuses for good is not asked for twice (trap 27). */
-function isWorthAnotherTry(error: unknown): boolean {
-  const code = codeOf(error);
-  return code === "api-conflict" || code === "api-exists" || code === "api-missing" || isUnknown(error);
 }
