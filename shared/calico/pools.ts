@@ -65,7 +65,8 @@ export function resolvePools(pools: readonly Pool[], entries: readonly string[],
   const cidrs: CidrText[] = [];
   for (const entry of entries) {
     const cidr = parseCidr(entry)?.text ?? pools.find((pool) => pool.name === entry)?.cidr;
-    if (cidr === undefined) return refused(`error parsing pool ${JSON.stringify(entry)}: invalid CIDR address: ${entry}`);
+    if (cidr === undefined)
+      return refused(`error parsing pool ${JSON.stringify(entry)}: invalid CIDR address: ${entry}`);
     if (familyOf(cidr) !== family) {
       const { family: other, base } = cidrOf(cidr);
       return refused(`"${printAddress(other, base)}" isn't a IPv${family} address`);

@@ -22,11 +22,10 @@ export function compileSelector(text: string): Selector {
   return selector;
 }
 
-/** The schema allows 1024; nesting is recursion here. */
-const longestSelector = 4096;
+/** Nesting is recursion here, in reading and in matching. */
+const deepestNesting = 200;
 
 function compile(text: string): Selector {
-  if (text.length > longestSelector) return { ok: false, error: "selector too long" };
   try {
     return { ok: true, matches: new Parser(tokenize(text)).selector() };
   } catch (error) {
@@ -39,6 +38,7 @@ function compile(text: string): Selector {
 class Parser {
   readonly #tokens: readonly Token[];
   #at = 0;
+  #depth = 0;
 
   constructor(tokens: readonly Token[]) {
     this.#tokens = tokens;
@@ -85,7 +85,9 @@ class Parser {
       case "label":
         return this.#comparison(token.value);
       case "(": {
+        if (++this.#depth > deepestNesting) fail("selector nested too deeply");
         const matches = this.#or();
+        this.#depth--;
         if (!this.#accept(")")) fail("expected )");
         return matches;
       }
