@@ -1,29 +1,14 @@
 // A Kubernetes API server as tests see it, embedded or real, and a plain client of it.
 // Leaves to test/kube-api and test/real/control-plane.ts how such a server comes to be; nothing here knows which of them it talks to.
-import { readdir, readFile } from "node:fs/promises";
+import { readFile } from "node:fs/promises";
 import * as http from "node:http";
 import * as https from "node:https";
-import { join } from "node:path";
 import { parseAllDocuments, stringify } from "yaml";
-import type { ApiGroup } from "../../shared/calico/resources.ts";
 import { parseLossless, printLossless } from "../../shared/json/lossless.ts";
+import type { Counted, LogEntry } from "../kube-api/log.ts";
 
-/** One request as the API server saw it, in the words of its audit log. */
-export interface SeenRequest {
-  /** `get`, `list`, `watch`, `create`, `update`, `patch`, `delete`, `deletecollection`; for other paths the method in lower case. */
-  readonly verb: string;
-  /** Without the query. */
-  readonly path: string;
-  readonly group: string;
-  readonly resource: string;
-  readonly subresource: string;
-  readonly namespace: string;
-  readonly name: string;
-  readonly user: string;
-  readonly userAgent: string;
-  /** 0 = ended without an answer. */
-  readonly code: number;
-}
+/** One request as the API server saw it. `resource` includes the subresource (`pods/status`); a create has no name. */
+export type SeenRequest = Pick<LogEntry, Counted>;
 
 /** A position in the list of requests seen. */
 export type RequestMark = number;
@@ -35,7 +20,7 @@ export interface TestApi {
   /** Allowed everything. */
   readonly admin: ApiClient;
   mark(): Promise<RequestMark>;
-  /** Every request that was answered, and every watch that began, before this call; in the order of their beginning or, for those since `mark`, from there on. */
+  /** Every request that was answered and every watch that began before this call, first come first; all of them or those since a mark. */
   requests(since?: RequestMark): Promise<readonly SeenRequest[]>;
   stop(): Promise<void>;
 }
@@ -51,6 +36,11 @@ export interface Manifest {
   readonly kind: string;
   readonly metadata: { readonly name: string; readonly namespace?: string; readonly [key: string]: unknown };
   readonly [key: string]: unknown;
+}
+
+export interface ServiceAccount {
+  readonly namespace: string;
+  readonly name: string;
 }
 
 export interface TokenWish {
@@ -107,8 +97,9 @@ export class ApiClient {
     throw new Error(`${method} ${path} was answered ${answer.status}: ${JSON.stringify(answer.body)}`);
   }
 
-  async create(manifest: Manifest): Promise<void> {
-    await this.must("POST", collectionPath(manifest), manifest);
+  /** Resolves with the object as stored. */
+  async create(manifest: Manifest): Promise<Manifest> {
+    return (await this.must("POST", collectionPath(manifest), manifest)) as Manifest;
   }
 
   /** Creates every document of the YAML files, in order. */
@@ -116,9 +107,9 @@ export class ApiClient {
     for (const file of files) for (const manifest of await readManifests(file)) await this.create(manifest);
   }
 
-  async createToken(namespace: string, serviceAccount: string, wish: TokenWish = {}): Promise<string> {
+  async createToken({ namespace, name }: ServiceAccount, wish: TokenWish = {}): Promise<string> {
     const { audiences, boundObject: boundObjectRef, seconds: expirationSeconds = 3600 } = wish;
-    const path = `/api/v1/namespaces/${namespace}/serviceaccounts/${serviceAccount}/token`;
+    const path = `/api/v1/namespaces/${namespace}/serviceaccounts/${name}/token`;
     const request = { apiVersion: "authentication.k8s.io/v1", kind: "TokenRequest" };
     const answer = await this.must("POST", path, {
       ...request,
@@ -157,22 +148,6 @@ export class ApiClient {
 }
 
 const mediaTypes: Readonly<Record<string, string>> = { PATCH: "application/merge-patch+json" };
-
-/** Creates Calico's CustomResourceDefinitions of one group and returns once objects of them can be written. */
-export async function createCrds(admin: ApiClient, group: ApiGroup): Promise<void> {
-  const folder = join(import.meta.dirname, "../data/crds", group);
-  const files = (await readdir(folder)).filter((file) => file.endsWith(".yaml")).sort();
-  const crds = (await Promise.all(files.map((file) => readManifests(join(folder, file))))).flat();
-  await Promise.all(crds.map((crd) => admin.create(crd)));
-  await Promise.all(
-    crds.map((crd) => until(`${crd.metadata.name} is served`, async () => (await served(admin, crd)).status === 200)),
-  );
-}
-
-function served(admin: ApiClient, crd: Manifest): Promise<Answer> {
-  const spec = crd.spec as { group: string; names: { plural: string }; versions: { name: string }[] };
-  return admin.call("GET", `/apis/${spec.group}/${spec.versions[0]?.name}/${spec.names.plural}?limit=1`);
-}
 
 /**
  * Asks until the answer is yes. For what an API server does behind its answers and tells nobody (a new kind being served, a role binding

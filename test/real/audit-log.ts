@@ -109,16 +109,17 @@ export class AuditLog {
 }
 
 function seenRequest({ verb, requestURI, user, userAgent, objectRef, responseStatus }: AuditEvent): SeenRequest {
+  const { apiGroup = "", resource, subresource, namespace = "", name = "" } = objectRef ?? {};
+  const path = requestURI.split("?")[0] ?? "";
   return {
     verb,
-    path: requestURI.split("?")[0] ?? "",
-    group: objectRef?.apiGroup ?? "",
-    resource: objectRef?.resource ?? "",
-    subresource: objectRef?.subresource ?? "",
-    namespace: objectRef?.namespace ?? "",
-    name: objectRef?.name ?? "",
+    resource: [resource ?? path, ...(subresource === undefined ? [] : [subresource])].join("/"),
+    group: apiGroup,
+    namespace,
+    // The embedded server's log does not look into bodies, where the name of a new object stands.
+    name: verb === "create" && subresource === undefined ? "" : name,
+    client: userAgent ?? "",
     user: user.username ?? "",
-    userAgent: userAgent ?? "",
     code: responseStatus?.code ?? 0,
   };
 }
