@@ -1,0 +1,133 @@
+// Who may do what, and what the record of requests shows of it: tests for any API server, so that the embedded one cannot lie.
+// Holds the chart's access rules to the letter as well. How the API server is started is left to whoever declares the tests.
+import assert from "node:assert/strict";
+import { after, before, test } from "node:test";
+import { apiPath } from "../../shared/calico/names.ts";
+import type { Answer, ApiClient, TestApi } from "./api.ts";
+import { agentAccount, installAccess, installCrds, serverAccount, userOf } from "./install.ts";
+
+/** `start` is called before the first test; its API server is stopped after the last. */
+export function accessTests(start: () => Promise<TestApi>): void {
+  let api: TestApi;
+  let server: ApiClient;
+  let agent: ApiClient;
+
+  before(async () => {
+    api = await start();
+    await installCrds(api.admin, "crd");
+    await installCrds(api.admin, "v3");
+    await installAccess(api.admin);
+    server = api.admin.as(await api.admin.createToken(serverAccount));
+    agent = api.admin.as(await api.admin.createToken(agentAccount));
+  });
+
+  after(() => api?.stop());
+
+  test("given the chart's role, then the server may do what it says, verb by verb, and nothing else", async () => {
+    for (const [resource, expected] of Object.entries(serverMay)) {
+      assert.deepEqual(await allowedVerbs(server, resource), expected, resource);
+    }
+  });
+
+  test("given the agent's account, then it may do nothing", async () => {
+    for (const resource of Object.keys(serverMay)) assert.deepEqual(await allowedVerbs(agent, resource), [], resource);
+  });
+
+  for (const group of ["crd", "v3"] as const) {
+    test(`given requests by server and agent in group ${group}, then the record shows each with its outcome`, async () => {
+      const pools = apiPath(group, "pool");
+      const handle = { ...someHandle, apiVersion: pools.slice("/apis/".length, pools.lastIndexOf("/")) };
+      const path = apiPath(group, "handle", handle.metadata.name);
+      const mark = await api.mark();
+      assert.equal((await server.call("GET", pools)).status, 200);
+      assert.equal((await server.call("POST", apiPath(group, "handle"), handle)).status, 201);
+      assert.equal((await server.call("PATCH", path, { spec: { deleted: true } })).status, 200);
+      assert.equal((await server.call("DELETE", path)).status, 200);
+      assertForbidden(await server.call("PUT", path, handle));
+      assertForbidden(await server.call("POST", pools, {}));
+      assertForbidden(await agent.call("GET", pools));
+      const seen = await api.requests(mark);
+      assert.deepEqual(
+        seen.map(({ user, verb, resource, name, code }) => [user, verb, resource, name, code]),
+        [
+          [userOf(serverAccount), "list", "ippools", "", 200],
+          [userOf(serverAccount), "create", "ipamhandles", "", 201],
+          [userOf(serverAccount), "patch", "ipamhandles", "some-handle", 200],
+          [userOf(serverAccount), "delete", "ipamhandles", "some-handle", 200],
+          [userOf(serverAccount), "update", "ipamhandles", "some-handle", 403],
+          [userOf(serverAccount), "create", "ippools", "", 403],
+          [userOf(agentAccount), "list", "ippools", "", 403],
+        ],
+      );
+      const groupName = handle.apiVersion.split("/")[0];
+      assert.ok(seen.every((request) => request.client === "cattail-test" && request.group === groupName));
+    });
+  }
+
+  test("given an agent's token bound to its pod, then only its audience accepts it, and the review names the node", async () => {
+    const { namespace, name: serviceAccountName } = agentAccount;
+    await api.admin.create({ apiVersion: "v1", kind: "Node", metadata: { name: "node-a" } });
+    const spec = { nodeName: "node-a", serviceAccountName, containers: [{ name: "agent", image: "cattail" }] };
+    const metadata = { name: "agent-a", namespace };
+    const pod = await api.admin.create({ apiVersion: "v1", kind: "Pod", metadata, spec });
+    const boundObject = { apiVersion: "v1", kind: "Pod", name: "agent-a", uid: String(pod.metadata.uid) };
+    const token = await api.admin.createToken(agentAccount, { audiences: ["cattail-server"], boundObject });
+
+    assert.equal((await api.admin.as(token).call("GET", "/api")).status, 401);
+    const review = { apiVersion: "authentication.k8s.io/v1", kind: "TokenReview" };
+    const asked = { ...review, spec: { token, audiences: ["cattail-server"] } };
+    const { status } = (await server.must("POST", "/apis/authentication.k8s.io/v1/tokenreviews", asked)) as {
+      status: { authenticated: boolean; user: { username: string; extra: Record<string, string[]> } };
+    };
+    assert.equal(status.authenticated, true);
+    assert.equal(status.user.username, userOf(agentAccount));
+    assert.deepEqual(status.user.extra["authentication.kubernetes.io/node-name"], ["node-a"]);
+  });
+}
+
+const verbs = ["get", "list", "watch", "create", "update", "patch", "delete", "deletecollection"];
+
+const serverMay: Readonly<Record<string, readonly string[]>> = {
+  nodes: ["list", "watch"],
+  namespaces: ["list", "watch"],
+  pods: [],
+  secrets: [],
+  events: [],
+  "tokenreviews.authentication.k8s.io": ["create"],
+  "clusterrolebindings.rbac.authorization.k8s.io": [],
+  ...calicoRules("crd.projectcalico.org"),
+  ...calicoRules("projectcalico.org"),
+};
+
+function calicoRules(group: string): Record<string, readonly string[]> {
+  const read = ["ippools", "ipreservations", "ipamconfigs", "ipamconfigurations", "clusterinformations"];
+  const written = ["ipamblocks", "blockaffinities", "ipamhandles"];
+  return Object.fromEntries([
+    ...read.map((resource) => [`${resource}.${group}`, ["list", "watch"]]),
+    ...written.map((resource) => [`${resource}.${group}`, ["get", "list", "watch", "create", "patch", "delete"]]),
+  ]);
+}
+
+async function allowedVerbs(client: ApiClient, resourceAndGroup: string): Promise<string[]> {
+  const [resource = "", ...group] = resourceAndGroup.split(".");
+  const may = await Promise.all(
+    verbs.map(async (verb) => {
+      const spec = { resourceAttributes: { verb, resource, group: group.join(".") } };
+      const review = { apiVersion: "authorization.k8s.io/v1", kind: "SelfSubjectAccessReview", spec };
+      const answer = await client.must("POST", "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", review);
+      return (answer as { status: { allowed: boolean } }).status.allowed;
+    }),
+  );
+  return verbs.filter((_, at) => may[at]);
+}
+
+const someHandle = {
+  kind: "IPAMHandle",
+  metadata: { name: "some-handle" },
+  spec: { handleID: "some-handle", block: { "10.0.0.0/26": 1 }, deleted: false },
+};
+
+function assertForbidden({ status, body }: Answer): void {
+  assert.equal(status, 403);
+  assert.equal((body as { reason: string }).reason, "Forbidden");
+}
