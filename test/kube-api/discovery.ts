@@ -1,8 +1,8 @@
 // What the server says it serves: groups, versions and resources, as clients such as kubectl ask before anything else.
 // Only the unaggregated form; newer clients fall back to it.
 import type { JsonObject } from "./json.ts";
-import { badRequest, noSuchResource } from "./status.ts";
-import type { ResourceType } from "./types.ts";
+import { noSuchResource } from "./status.ts";
+import { apiVersionOf, type ResourceType } from "./types.ts";
 
 /** The version whose behaviour is copied. */
 export const serverVersion = {
@@ -36,8 +36,8 @@ export function discover(types: readonly ResourceType[], path: string): JsonObje
       if (parts.length === 2) return { kind: "APIGroup", apiVersion: "v1", ...groupInfo(types, parts[1] ?? "") };
       return resourceList(types, parts[1] ?? "", parts[2] ?? "");
     case "openapi":
-      if (parts[1] === "v3") return { paths: {} };
-      throw parts[1] === "v2" ? badRequest("no OpenAPI v2 document is served") : noSuchResource();
+      if (parts[1] === "v3") return openApi(types, parts.slice(2).join("/"));
+      throw noSuchResource();
     default:
       return undefined;
   }
@@ -92,4 +92,31 @@ function resourcesOf(type: ResourceType): JsonObject[] {
       ? [{ ...sub("token", "TokenRequest", ["create"]), group: "authentication.k8s.io", version: "v1" }]
       : []),
   ];
+}
+
+/** No schemas: just enough for kubectl to learn that the server validates fields, and not to do so itself. */
+function openApi(types: readonly ResourceType[], document: string): JsonObject {
+  const pathOf = (type: ResourceType): string => `${type.group === "" ? "api" : "apis"}/${apiVersionOf(type)}`;
+  if (document === "") {
+    const paths = types.map((type) => [pathOf(type), { serverRelativeURL: `/openapi/v3/${pathOf(type)}` }]);
+    return { paths: Object.fromEntries(paths) };
+  }
+  const served = types.filter((type) => pathOf(type) === document);
+  if (served.length === 0) throw noSuchResource();
+  const parameters = ["dryRun", "fieldValidation", "fieldManager"].map((name) => ({
+    name,
+    in: "query",
+    schema: { type: "string" },
+  }));
+  const operation = (type: ResourceType): JsonObject => ({
+    parameters,
+    responses: { 200: { description: "OK" } },
+    "x-kubernetes-action": "patch",
+    "x-kubernetes-group-version-kind": { group: type.group, version: type.version, kind: type.kind },
+  });
+  return {
+    openapi: "3.0.0",
+    info: { title: "Kubernetes", version: serverVersion.gitVersion },
+    paths: Object.fromEntries(served.map((type) => [`/${document}/${type.plural}/{name}`, { patch: operation(type) }])),
+  };
 }

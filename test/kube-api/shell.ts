@@ -8,6 +8,7 @@ import type { AddressInfo } from "node:net";
 import { systemClock, systemRandom } from "../../shared/process/world.ts";
 import type { Clock, Random } from "../../shared/world.ts";
 import { ApiServer } from "./api-server.ts";
+import { type Certificate, loopbackCertificate } from "./certificate-shell.ts";
 import { Faults } from "./faults.ts";
 import { requestListener } from "./http-shell.ts";
 import type { JsonObject } from "./json.ts";
@@ -21,8 +22,8 @@ export interface KubeApiOptions {
   /** 0 or absent: any free port. */
   readonly port?: number;
   readonly host?: string;
-  /** PEM texts; absent: plain HTTP. */
-  readonly tls?: { readonly key: string; readonly cert: string; readonly ca?: string };
+  /** HTTPS with this certificate, or with one made for loopback. kubectl sends its token over HTTPS only. */
+  readonly tls?: boolean | Certificate;
   readonly clock?: Clock;
   readonly random?: Random;
   readonly rbac?: boolean;
@@ -39,6 +40,7 @@ export interface KubeApiOptions {
 export interface KubeApi {
   readonly url: string;
   readonly adminToken: string;
+  /** PEM of what its certificate is to be checked with; absent: plain HTTP. */
   readonly ca: string | undefined;
   readonly faults: Faults;
   readonly log: RequestLog;
@@ -82,15 +84,16 @@ export async function startKubeApi(options: KubeApiOptions = {}): Promise<KubeAp
   const faults = new Faults();
   const log = new RequestLog();
   const listener = requestListener({ server, faults, log, clock, jwks: keys.jwks, issuer });
-  const http = options.tls === undefined ? createServer(listener) : createTlsServer(options.tls, listener);
+  const certificate = options.tls === true ? loopbackCertificate() : options.tls || undefined;
+  const http = certificate === undefined ? createServer(listener) : createTlsServer(certificate, listener);
   // A watch may be silent for minutes; clients end connections, not the server.
   http.requestTimeout = 0;
   http.timeout = 0;
   const host = options.host ?? "127.0.0.1";
   await listen(http, options.port ?? 0, host);
   const { port } = http.address() as AddressInfo;
-  const url = `${options.tls === undefined ? "http" : "https"}://${host.includes(":") ? `[${host}]` : host}:${port}`;
-  const ca = options.tls?.ca ?? options.tls?.cert;
+  const url = `${certificate === undefined ? "http" : "https"}://${host.includes(":") ? `[${host}]` : host}:${port}`;
+  const ca = certificate?.cert;
   return {
     url,
     adminToken,
