@@ -38,6 +38,7 @@ export type LogKey =
   | "listen"
   /** A key of the configuration catalogue. */
   | "option"
+  | "value"
   | "path"
   | "peer"
   | "signal"

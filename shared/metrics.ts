@@ -22,7 +22,11 @@ interface Definition {
   readonly labels?: Readonly<Record<string, LabelValues>>;
 }
 export type MetricDefinition = Definition &
-  ({ readonly type: "counter" | "gauge" } | { readonly type: "histogram"; readonly buckets: readonly number[] });
+  (
+    | { readonly type: "counter" }
+    | { readonly type: "gauge" }
+    | { readonly type: "histogram"; readonly buckets: readonly number[] }
+  );
 export type MetricDefinitions = Readonly<Record<string, MetricDefinition>>;
 
 type LabelText<V> = V extends readonly string[] ? V[number] : string;
@@ -53,7 +57,7 @@ type Handle<D extends MetricDefinition> = D extends { readonly type: "counter" }
 export interface MetricsRegistry {
   create<D extends MetricDefinitions>(definitions: D): MetricHandles<D>;
   /** Called before each scrape, for gauges that are cheaper to read than to keep. */
-  beforeScrape(update: () => void): void;
+  beforeScrape(update: () => void | Promise<void>): void;
 }
 
 export const buckets = {

@@ -1,4 +1,4 @@
-// Everything outside that a decision may depend on. Production (shared/node-world.ts) and simulation each implement it once.
+// Everything outside that a decision may depend on. Production (shared/process/world.ts) and simulation each implement it once.
 import type { Instant, UnixMs } from "./kinds.ts";
 
 export interface Clock {
