@@ -4,7 +4,7 @@ import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
 import { apiPath } from "../../shared/calico/names.ts";
 import type { Answer, ApiClient, TestApi } from "./api.ts";
-import { agentAccount, installAccess, installCrds, serverAccount, userOf } from "./install.ts";
+import { agentAccount, installAccess, installCrds, type ServiceAccount, serverAccount, userOf } from "./install.ts";
 
 /** `start` is called before the first test; its API server is stopped after the last. */
 export function accessTests(start: () => Promise<TestApi>): void {
@@ -17,8 +17,8 @@ export function accessTests(start: () => Promise<TestApi>): void {
     await installCrds(api.admin, "crd");
     await installCrds(api.admin, "v3");
     await installAccess(api.admin);
-    server = api.admin.as(await api.admin.createToken(serverAccount));
-    agent = api.admin.as(await api.admin.createToken(agentAccount));
+    server = await clientOf(api.admin, serverAccount);
+    agent = await clientOf(api.admin, agentAccount);
   });
 
   after(() => api?.stop());
@@ -71,7 +71,10 @@ export function accessTests(start: () => Promise<TestApi>): void {
     const metadata = { name: "agent-a", namespace };
     const pod = await api.admin.create({ apiVersion: "v1", kind: "Pod", metadata, spec });
     const boundObject = { apiVersion: "v1", kind: "Pod", name: "agent-a", uid: String(pod.metadata.uid) };
-    const token = await api.admin.createToken(agentAccount, { audiences: ["cattail-server"], boundObject });
+    const token = await api.admin.createToken(namespace, serviceAccountName, {
+      audiences: ["cattail-server"],
+      boundObject,
+    });
 
     assert.equal((await api.admin.as(token).call("GET", "/api")).status, 401);
     const review = { apiVersion: "authentication.k8s.io/v1", kind: "TokenReview" };
@@ -83,6 +86,10 @@ export function accessTests(start: () => Promise<TestApi>): void {
     assert.equal(status.user.username, userOf(agentAccount));
     assert.deepEqual(status.user.extra["authentication.kubernetes.io/node-name"], ["node-a"]);
   });
+}
+
+async function clientOf(admin: ApiClient, { namespace, name }: ServiceAccount): Promise<ApiClient> {
+  return admin.as(await admin.createToken(namespace, name));
 }
 
 const verbs = ["get", "list", "watch", "create", "update", "patch", "delete", "deletecollection"];

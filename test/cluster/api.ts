@@ -38,11 +38,6 @@ export interface Manifest {
   readonly [key: string]: unknown;
 }
 
-export interface ServiceAccount {
-  readonly namespace: string;
-  readonly name: string;
-}
-
 export interface TokenWish {
   /** Default: the API server's own. */
   readonly audiences?: readonly string[];
@@ -107,9 +102,9 @@ export class ApiClient {
     for (const file of files) for (const manifest of await readManifests(file)) await this.create(manifest);
   }
 
-  async createToken({ namespace, name }: ServiceAccount, wish: TokenWish = {}): Promise<string> {
+  async createToken(namespace: string, serviceAccount: string, wish: TokenWish = {}): Promise<string> {
     const { audiences, boundObject: boundObjectRef, seconds: expirationSeconds = 3600 } = wish;
-    const path = `/api/v1/namespaces/${namespace}/serviceaccounts/${name}/token`;
+    const path = `/api/v1/namespaces/${namespace}/serviceaccounts/${serviceAccount}/token`;
     const request = { apiVersion: "authentication.k8s.io/v1", kind: "TokenRequest" };
     const answer = await this.must("POST", path, {
       ...request,

@@ -3,7 +3,12 @@
 import { readdir } from "node:fs/promises";
 import { join } from "node:path";
 import type { ApiGroup } from "../../shared/calico/resources.ts";
-import { type Answer, type ApiClient, type Manifest, readManifests, type ServiceAccount, until } from "./api.ts";
+import { type Answer, type ApiClient, type Manifest, readManifests, until } from "./api.ts";
+
+export interface ServiceAccount {
+  readonly namespace: string;
+  readonly name: string;
+}
 
 export const serverAccount: ServiceAccount = { namespace: "cattail-system", name: "cattail-server" };
 export const agentAccount: ServiceAccount = { namespace: "cattail-system", name: "cattail-agent" };

@@ -4,8 +4,8 @@ import { generateKeyPairSync, randomUUID } from "node:crypto";
 import { readFile, rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { ApiClient, type RequestMark, type SeenRequest, type TestApi, until } from "../cluster/api.ts";
+import { type Daemon, freePort, startDaemon, temporaryFolder } from "../cluster/daemon.ts";
 import { AuditLog } from "./audit-log.ts";
-import { type Daemon, freePort, startDaemon, temporaryFolder } from "./daemon.ts";
 import { realParts } from "./parts.ts";
 
 export async function startControlPlane(): Promise<ControlPlane> {

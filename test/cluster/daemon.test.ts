@@ -5,7 +5,7 @@ import { once } from "node:events";
 import { existsSync, rmSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
-import { until } from "../cluster/api.ts";
+import { until } from "./api.ts";
 
 for (const signal of ["SIGKILL", "SIGTERM"] as const) {
   test(`given a test process with a daemon, when it is ended by ${signal}, then the daemon ends too`, async () => {
