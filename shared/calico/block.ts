@@ -101,6 +101,12 @@ export function releaseByHandle(state: BlockState, handle: HandleId, cooling: Co
   return released(state, ordinalsOfHandle(state, handle), cooling, undefined);
 }
 
+/** Takes the owner away from a block that still has addresses in use (spec 3.5). */
+export function disown(state: BlockState): BlockState {
+  const { affinity: _owner, affinityClaimTime: _since, ...ownerless } = state;
+  return ownerless;
+}
+
 /** Due once per write: a fresh allocation carries the number before, the block the number after (trap 2). */
 export function bump(state: BlockState): BlockState {
   return { ...state, sequenceNumber: (state.sequenceNumber + 1n) as Sequence };

@@ -2,7 +2,7 @@
 // change just what allocation changed (spec 1.2-1.12). Raw objects come from and go to shared/json/lossless.ts.
 
 import { bitsOf, parseAddress } from "../ip/address.ts";
-import { hostCidr, parseCidr, sizeOf } from "../ip/cidr.ts";
+import { type Cidr, hostCidr, parseCidr, sizeOf } from "../ip/cidr.ts";
 import { printLossless } from "../json/lossless.ts";
 import type { BlockCidr, CidrText, HandleId, NodeName, PoolName, ResourceVersion, Sequence, Uid } from "../kinds.ts";
 import {
@@ -99,7 +99,7 @@ export const readHandle: Reader<Handle> = reader((raw, meta) => {
 
 export const readPool: Reader<Pool> = reader((raw, meta, group) => {
   const spec = record(raw, "spec");
-  const cidr = parseCidr(text(spec, "cidr")) ?? unreadable(`cidr is ${JSON.stringify(spec.cidr)}`);
+  const cidr = cidrIn(spec);
   const blockSize = integer(spec, "blockSize") || defaultBlockSize[cidr.family];
   const hostBits = bitsOf(cidr.family) - blockSize;
   if (hostBits < 0 || hostBits > mostHostBits) unreadable(`blockSize is ${blockSize}`);
@@ -255,8 +255,13 @@ const allUses: readonly PoolUse[] = ["Workload", "Tunnel", "LoadBalancer"];
 const defaultUses: readonly PoolUse[] = ["Workload", "Tunnel"];
 const metadataAnnotation = "projectcalico.org/metadata";
 
-function blockCidr(spec: Fields) {
-  const cidr = parseCidr(text(spec, "cidr")) ?? unreadable(`cidr is ${JSON.stringify(spec.cidr)}`);
+function cidrIn(spec: Fields): Cidr {
+  const written = text(spec, "cidr");
+  return parseCidr(written) ?? unreadable(`cidr is ${JSON.stringify(written)}`);
+}
+
+function blockCidr(spec: Fields): Cidr {
+  const cidr = cidrIn(spec);
   if (bitsOf(cidr.family) - cidr.prefix > mostHostBits) unreadable(`${cidr.text} is too large for a block`);
   return cidr;
 }

@@ -102,7 +102,7 @@ test("the deepest nesting that is read does not exhaust the stack", () => {
 });
 
 type Term = { readonly text: string; readonly value: boolean };
-const value = fc.constantFrom("x", "y", "xy", "");
+const value = fc.constantFrom<string>("x", "y", "xy", "");
 const leaf: fc.Arbitrary<Term> = fc.oneof(
   fc.constantFrom<Term>(
     { text: "all()", value: true },
