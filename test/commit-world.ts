@@ -1,0 +1,92 @@
+// A server's store and writers over the embedded API server, in one process and on a clock that waits for nobody.
+// For tests of server/commit; leaves the stream and the watches out: `sync` is the watch.
+import { Claims } from "../server/commit/claims.ts";
+import { Committer } from "../server/commit/committer.ts";
+import { Desk } from "../server/commit/desk.ts";
+import { FairLimiter } from "../server/commit/fair-limiter.ts";
+import { Store } from "../server/store/store.ts";
+import { readers } from "../shared/calico/codec.ts";
+import { resourceOf } from "../shared/calico/names.ts";
+import { kinds, type Objects } from "../shared/calico/resources.ts";
+import type { ResourceVersion } from "../shared/kinds.ts";
+import { createLog, type Logger } from "../shared/log.ts";
+import { type MetricHandles, serverMetrics } from "../shared/metrics.ts";
+import type { Clock } from "../shared/world.ts";
+import { type DirectApi, directApi } from "./direct-api.ts";
+import { manualClock, seededRandom } from "./manual-world.ts";
+
+export interface CommitWorld {
+  readonly api: DirectApi;
+  readonly clock: Clock;
+  /** Another server of the same cluster. */
+  replica(): Replica;
+}
+
+export interface Replica {
+  readonly store: Store;
+  readonly committer: Committer;
+  readonly claims: Claims;
+  /** Brings the store up to date, as the watches would. */
+  sync(): void;
+}
+
+/** Whoever waits is woken as soon as nothing else is left to do, and the time has passed. */
+export function impatientClock(): Clock {
+  const manual = manualClock();
+  return {
+    ...manual,
+    after: (delayMs, wake) => {
+      const cancel = manual.after(delayMs, wake);
+      setImmediate(() => manual.advance(delayMs));
+      return cancel;
+    },
+  };
+}
+
+export function commitWorld(seed: readonly unknown[] = [], seedOfRandom = 1): CommitWorld {
+  const clock = impatientClock();
+  const random = seededRandom(seedOfRandom);
+  const api = directApi(clock, random);
+  api.server.seed([clusterInformation, ...seed]);
+  return {
+    api,
+    clock,
+    replica() {
+      const store = new Store(clock);
+      const parts = { api, group: "crd", store, limiter: new FairLimiter(8, clock), clock, random } as const;
+      const desk = new Desk({ ...parts, onConflict: () => {} });
+      const replica: Replica = {
+        store,
+        committer: new Committer(desk, silent, uncounted),
+        claims: new Claims(desk, random, silent, uncounted),
+        sync: () => {
+          for (const kind of kinds) fill(store, api, kind);
+        },
+      };
+      replica.sync();
+      return replica;
+    },
+  };
+}
+
+export const clusterInformation = {
+  apiVersion: "crd.projectcalico.org/v1",
+  kind: "ClusterInformation",
+  metadata: { name: "default" },
+  spec: { datastoreReady: true, clusterGUID: "test" },
+};
+
+function fill<K extends keyof Objects>(store: Store, api: DirectApi, kind: K): void {
+  const objects = api.server.objects(resourceOf("crd", kind).plural).flatMap((raw) => {
+    const reading = readers[kind](raw, "crd");
+    return reading.ok ? [reading.object] : [];
+  });
+  store.replace(kind, objects, String(api.server.store.version) as ResourceVersion);
+}
+
+const silent: Logger = createLog({ level: "error", format: "json", clock: manualClock(), write: () => {} }).logger;
+
+const ignore = { inc: () => {}, set: () => {}, observe: () => {}, clear: () => {} };
+const uncounted = Object.fromEntries(
+  Object.keys(serverMetrics).map((key) => [key, ignore]),
+) as unknown as MetricHandles<typeof serverMetrics>;
