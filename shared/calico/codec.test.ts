@@ -128,6 +128,12 @@ for (const [name, spec, text] of [
     assert.equal(problem(readBlock(object(spec), "crd")), text));
 }
 
+test("null in an attribute is as good as absent, what we do not know in it is kept", () => {
+  const attributes = [{ handle_id: null, secondary: null, releasedAt: null, future: "" }];
+  const block = read(readBlock(object({ cidr: "10.0.0.0/32", allocations: [0], attributes }), "crd"));
+  assert.deepEqual(block.attributes, [{ future: "" }]);
+});
+
 test("metadata without name, uid or version is a problem for every kind", () => {
   for (const kind of kinds) {
     for (const key of ["name", "uid", "resourceVersion"]) {

@@ -94,7 +94,9 @@ test("requested pools keep the order of the request; selectors and Manual do not
     names([a], request({ requested: cidrs("10.20.0.0/29") })),
     "the given pool (10.20.0.0/29) does not exist, or is not enabled",
   );
-  assert.equal(names([manual], request()), "no configured Calico pools for node node-a");
+  const plainManual = pool("manual", "10.0.0.0/28", { assignmentMode: "Manual" });
+  assert.deepEqual(names([plainManual, a], request()), ["pool-a"]);
+  assert.equal(names([plainManual], request()), "no configured Calico pools for node node-a");
 });
 
 test("a selector that cannot be read fails every automatic choice and no request", () => {
