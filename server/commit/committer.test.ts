@@ -300,7 +300,7 @@ const order = fc.record({
   release: fc.boolean(),
   sync: fc.boolean(),
 });
-const waves = fc.array(fc.array(order, { minLength: 1, maxLength: 6 }), { maxLength: 8 });
+const waves = fc.array(fc.array(order, { minLength: 1, maxLength: 6 }), { maxLength: 8, size: "max" });
 
 interface Done {
   readonly version: number;

@@ -206,7 +206,7 @@ const arbitraryStep = fc.record({
 
 test("whatever nodes wish and others write, the block stays valid and only what was expected changes hands", () => {
   fc.assert(
-    fc.property(fc.array(arbitraryStep, { maxLength: 25 }), fc.boolean(), (steps, strictAffinity) => {
+    fc.property(fc.array(arbitraryStep, { maxLength: 25, size: "max" }), fc.boolean(), (steps, strictAffinity) => {
       let state = block();
       let time = now;
       for (const step of steps) {
