@@ -1,6 +1,5 @@
 // The `ipam` section and what else of the configuration shapes an ADD: families, pools, addresses asked for, our own key.
 // Leaves to others: whether a pool exists or an address is free (the agent). No other verb may fail for anything in here.
-import { parseAddress, printAddress, unmapped } from "../shared/ip/address.ts";
 import type { Address } from "../shared/kinds.ts";
 import { suggestion } from "../shared/nearest.ts";
 import type { AddRequest } from "../shared/protocol/socket.ts";
@@ -27,6 +26,9 @@ export interface Route {
   readonly scope?: number;
 }
 
+/** Canonical text, or nothing if it is no address. Passed in: the executable loads it only when there is one to read (address.ts). */
+export type AddressReader = (text: string) => Address | undefined;
+
 /** Where the agent is to be found. Every verb reads these; only ADD insists that they are right. */
 export interface Places {
   readonly socketPath: string;
@@ -43,18 +45,22 @@ const maxTextChars = 4096;
 /** sockaddr_un has room for 107 bytes and a zero. */
 const maxSocketPathBytes = 107;
 
-export function parseAddConfig(netconf: JsonObject, ipArgument: string): AddConfig | Complaint {
+export function parseAddConfig(
+  netconf: JsonObject,
+  ipArgument: string,
+  addressOf: AddressReader,
+): AddConfig | Complaint {
   try {
     const ipam = section(netconf, "ipam");
-    const requested = requestedAddresses(netconf, ipArgument);
-    const own = parseOwnKey(ipam);
+    const requested = requestedAddresses(netconf, ipArgument, addressOf);
+    const own = parseOwnKey(ipam, addressOf);
     return {
       ok: true,
       families: familiesOf(ipam, requested),
       pools: { ipv4: textList(ipam, "ipv4_pools"), ipv6: textList(ipam, "ipv6_pools") },
       requested,
       result: { prefix: own.prefix, gateway: own.gateway },
-      routes: routesOf(ipam),
+      routes: routesOf(ipam, addressOf),
     };
   } catch (thrown) {
     if (thrown instanceof Unusable) return thrown.found;
@@ -127,24 +133,20 @@ function textList(object: JsonObject, name: string, path = `ipam.${name}`): stri
 }
 
 /** runtimeConfig.ips before args.cni.ips before IP=, as the CNI conventions rank them. The first that says anything wins. */
-function requestedAddresses(netconf: JsonObject, ipArgument: string): Address[] {
+function requestedAddresses(netconf: JsonObject, ipArgument: string, addressOf: AddressReader): Address[] {
+  const addressIn = (text: string, path: string): Address =>
+    // The length in "address/length" is the asker's idea of the subnet and means nothing here.
+    addressOf(withoutLength(text)) ?? unusable(`"${path}" holds ${quoted(text)}, not an address`, "Correct it");
   const runtime = asObject(field(netconf, "runtimeConfig"));
   const capability = runtime === undefined ? [] : textList(runtime, "ips", "runtimeConfig.ips");
   if (capability.length > 0) return capability.map((text) => addressIn(text, "runtimeConfig.ips"));
   const convention = asObject(asObject(field(netconf, "args"))?.cni);
   const asked = convention === undefined ? [] : textList(convention, "ips", "args.cni.ips");
   if (asked.length > 0) return asked.map((text) => addressIn(text, "args.cni.ips"));
-  return ipArgument === "" ? [] : [ipArgumentAddress(ipArgument)];
+  return ipArgument === "" ? [] : [ipArgumentAddress(ipArgument, addressOf)];
 }
 
-function addressIn(text: string, path: string): Address {
-  // "address" or "address/length": the length is the asker's idea of the subnet and means nothing here.
-  return (
-    addressOf(text.split("/", 1)[0] ?? "") ?? unusable(`"${path}" holds ${quoted(text)}, not an address`, "Correct it")
-  );
-}
-
-function ipArgumentAddress(text: string): Address {
+function ipArgumentAddress(text: string, addressOf: AddressReader): Address {
   const address = addressOf(text);
   if (address !== undefined) return address;
   throw new Unusable(
@@ -155,17 +157,9 @@ function ipArgumentAddress(text: string): Address {
   );
 }
 
-/** Canonical, IPv4-mapped IPv6 taken for IPv4. */
-export function addressOf(text: string): Address | undefined {
-  const parsed = parseAddress(text);
-  if (parsed === undefined) return undefined;
-  const { family, value } = unmapped(parsed);
-  return printAddress(family, value);
-}
-
 // ---- ipam.routes -----------------------------------------------------------------------------------------------------
 
-function routesOf(ipam: JsonObject): Route[] {
+function routesOf(ipam: JsonObject, addressOf: AddressReader): Route[] {
   const value = field(ipam, "routes") ?? [];
   const next = 'Write a list of {"dst": "<range>", "gw": "<address>"}';
   if (!Array.isArray(value)) return unusable(`"ipam.routes" is ${kindOf(value)}`, next);
@@ -174,7 +168,7 @@ function routesOf(ipam: JsonObject): Route[] {
   return value.map((entry: unknown): Route => {
     const route = asObject(entry);
     const dst = route === undefined ? undefined : field(route, "dst");
-    if (route === undefined || typeof dst !== "string" || !isRange(dst))
+    if (route === undefined || typeof dst !== "string" || !isRange(dst, addressOf))
       return unusable(`"ipam.routes" holds ${quoted(entry)}`, next);
     const gw = field(route, "gw") ?? "";
     if (typeof gw !== "string" || (gw !== "" && addressOf(gw) === undefined))
@@ -196,15 +190,15 @@ function numbersOf(route: JsonObject, dst: string): Partial<Record<(typeof route
   return numbers;
 }
 
-function isRange(text: string): boolean {
+function isRange(text: string, addressOf: AddressReader): boolean {
   const [address = "", length = "", ...rest] = text.split("/");
-  const parsed = parseAddress(address);
-  return (
-    parsed !== undefined &&
-    rest.length === 0 &&
-    /^\d{1,3}$/.test(length) &&
-    Number(length) <= (parsed.family === 4 ? 32 : 128)
-  );
+  const bits = address.includes(":") ? 128 : 32;
+  return addressOf(address) !== undefined && rest.length === 0 && /^\d{1,3}$/.test(length) && Number(length) <= bits;
+}
+
+/** `10.0.0.7/26` or `10.0.0.7`. */
+export function withoutLength(text: string): string {
+  return text.split("/", 1)[0] ?? "";
 }
 
 // ---- our own key -----------------------------------------------------------------------------------------------------
@@ -212,23 +206,23 @@ function isRange(text: string): boolean {
 const prefixes = ["block", "pool", "host"] as const;
 
 /** Strict: a misspelt key here would otherwise be noticed by nobody. */
-function parseOwnKey(ipam: JsonObject): AddConfig["result"] {
+function parseOwnKey(ipam: JsonObject, addressOf: AddressReader): AddConfig["result"] {
   const value = ipam.cattail ?? {};
   const own = asObject(value);
   if (own === undefined) return unsupported("ipam.cattail", value, "an object");
   for (const [key, entry] of Object.entries(own)) {
     const rule = ownKeys.get(key);
     if (rule === undefined) return unknownKey(key, entry);
-    if (!rule.accepts(entry)) return unsupported(`ipam.cattail.${key}`, entry, rule.wanted);
+    if (!rule.accepts(entry, addressOf)) return unsupported(`ipam.cattail.${key}`, entry, rule.wanted);
   }
   const { prefix, gateway } = own;
   return {
     prefix: isPrefix(prefix) ? prefix : "pool",
-    gateway: typeof gateway === "string" ? (addressOf(gateway) ?? gateway) : "",
+    gateway: isGatewayWord(gateway) ? gateway : typeof gateway === "string" ? (addressOf(gateway) ?? "") : "",
   };
 }
 
-const ownKeys = new Map<string, { accepts(value: unknown): boolean; wanted: string }>([
+const ownKeys = new Map<string, { accepts(value: unknown, addressOf: AddressReader): boolean; wanted: string }>([
   ["socket", { accepts: isSocketPath, wanted: `an absolute path of at most ${maxSocketPathBytes} bytes` }],
   ["spool", { accepts: isAbsolutePath, wanted: "an absolute path" }],
   ["timeoutMs", { accepts: isAddTimeout, wanted: `a whole number from ${addTimeoutMs.least} to ${addTimeoutMs.most}` }],
@@ -254,8 +248,13 @@ function isPrefix(value: unknown): value is (typeof prefixes)[number] {
   return prefixes.some((prefix) => prefix === value);
 }
 
-function isGateway(value: unknown): boolean {
-  return typeof value === "string" && (value === "" || value === "first" || addressOf(value) !== undefined);
+function isGateway(value: unknown, addressOf: AddressReader): boolean {
+  return isGatewayWord(value) || (typeof value === "string" && addressOf(value) !== undefined);
+}
+
+/** The pool's first address, or none. */
+function isGatewayWord(value: unknown): value is "first" | "" {
+  return value === "first" || value === "";
 }
 
 function isAddTimeout(value: unknown): value is number {

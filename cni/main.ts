@@ -1,5 +1,6 @@
 // The CNI executable: reads environment and stdin, asks the node agent, prints one JSON document (spec/cni.md).
 // Leaves every decision to the cores beside it; here are the process, its clock, its streams and its parent.
+import type { Address } from "../shared/kinds.ts";
 import type { AddRequest } from "../shared/protocol/socket.ts";
 import { askAgent } from "./agent-shell.ts";
 import { bun } from "./bun-shell.ts";
@@ -55,7 +56,7 @@ async function serve(command: string): Promise<number> {
   const netconf = parseNetconf(text);
   if (!netconf.ok) return refuse(command, netconf, call);
   if (isSupported(netconf.cniVersion)) errorVersion = netconf.cniVersion;
-  const question = questionFor(call, netconf, run);
+  const question = questionFor(call, netconf, run, addressOf);
   if (!question.ok) return refuse(command, question, call);
   if (question.kind === "answered") return (await print(question.stdout)) ? success : failure;
   if (await inOwnNetns) return refuse(command, ownNetns(call), call);
@@ -114,6 +115,12 @@ async function undo(add: AddRequest, places: Places): Promise<void> {
   });
   if (exchange.kind === "reply" && exchange.reply.ok) return;
   await spool(places.spoolPath, spooled(del, Date.now()));
+}
+
+/** Bun's own require: synchronous, and lazy even inside one compiled file. */
+function addressOf(text: string): Address | undefined {
+  const reader: typeof import("./address.ts") = require("./address.ts");
+  return reader.addressOf(text);
 }
 
 // ---- the process -----------------------------------------------------------------------------------------------------

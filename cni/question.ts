@@ -4,13 +4,14 @@ import { type AgentRequest, maxRequestBytes, socketProtocol } from "../shared/pr
 import type { Call } from "./call.ts";
 import { type Complaint, cniCode, complaint } from "./complaint.ts";
 import {
-  addressOf,
+  type AddressReader,
   addTimeoutOf,
   maxListed,
   type Places,
   parseAddConfig,
   placesOf,
   type Route,
+  withoutLength,
 } from "./ipam-config.ts";
 import {
   asObject,
@@ -49,7 +50,12 @@ export interface Answered {
   readonly stdout: string;
 }
 
-export function questionFor(call: Call, netconf: Netconf, run: Run): Question | Answered | Complaint {
+export function questionFor(
+  call: Call,
+  netconf: Netconf,
+  run: Run,
+  addressOf: AddressReader,
+): Question | Answered | Complaint {
   const since = verbSince(call.command);
   if (since === undefined) return unknownCommand(call.command);
   const { cniVersion } = netconf;
@@ -67,7 +73,7 @@ export function questionFor(call: Call, netconf: Netconf, run: Run): Question | 
     bounded({ ok: true, kind: "ask", request, cniVersion, places: placesOf(netconf.fields), schedule, routes });
   switch (call.command) {
     case "ADD": {
-      const config = parseAddConfig(netconf.fields, call.args.ip);
+      const config = parseAddConfig(netconf.fields, call.args.ip, addressOf);
       if (!config.ok) return config;
       const { families, pools, result, routes } = config;
       if (!families.ipv4 && !families.ipv6) return nothingWanted(cniVersion, run.dropIn);
@@ -92,7 +98,7 @@ export function questionFor(call: Call, netconf: Netconf, run: Run): Question | 
     case "DEL":
       return ask({ verb: "DEL", ...common, ...attachmentOf(call, run) });
     case "CHECK": {
-      const previous = previousAddresses(netconf.fields);
+      const previous = previousAddresses(netconf.fields, addressOf);
       return Array.isArray(previous)
         ? ask({ verb: "CHECK", ...common, ...attachmentOf(call, run), previous })
         : previous;
@@ -157,7 +163,7 @@ function nothingWanted(cniVersion: CniVersion, dropIn: boolean): Answered | Comp
 // ---- CHECK and GC ----------------------------------------------------------------------------------------------------
 
 /** Every address of the chain's result, ours and others'; which are ours the agent knows. */
-function previousAddresses(netconf: JsonObject): string[] | Complaint {
+function previousAddresses(netconf: JsonObject, addressOf: AddressReader): string[] | Complaint {
   const previous = asObject(field(netconf, "prevResult"));
   if (previous === undefined) {
     return complaint(cniCode.config, "BadConfig", "CHECK came without a prevResult", {
@@ -165,16 +171,16 @@ function previousAddresses(netconf: JsonObject): string[] | Complaint {
     });
   }
   const ips = field(previous, "ips");
-  const addresses = Array.isArray(ips) ? ips.flatMap(addressOfEntry) : [];
+  const addresses = Array.isArray(ips) ? ips.flatMap((entry: unknown) => addressOfEntry(entry, addressOf)) : [];
   if (addresses.length <= maxListed) return addresses;
   return complaint(cniCode.config, "BadConfig", `prevResult has ${addresses.length} addresses`, {
     next: `At most ${maxListed} are accepted`,
   });
 }
 
-function addressOfEntry(entry: unknown): string[] {
+function addressOfEntry(entry: unknown, addressOf: AddressReader): string[] {
   const text = field(asObject(entry) ?? {}, "address");
-  const address = typeof text === "string" ? addressOf(text.split("/", 1)[0] ?? "") : undefined;
+  const address = typeof text === "string" ? addressOf(withoutLength(text)) : undefined;
   return address === undefined ? [] : [address];
 }
 
