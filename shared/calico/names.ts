@@ -102,6 +102,3 @@ export function apiPath(group: ApiGroup, kind: Kind, name?: string): string {
   const root = apiVersion === "v1" ? "/api/v1" : `/apis/${apiVersion}`;
   return name === undefined ? `${root}/${plural}` : `${root}/${plural}/${encodeURIComponent(name)}`;
 }
-
-/** The singletons IPAMConfig(uration) and ClusterInformation. */
-export const singletonName = "default";

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { Address, BlockCidr, CidrText, PoolName, ResourceVersion, Uid } from "../kinds.ts";
-import { byName, choosePools, type PoolRequest, poolOf, resolvePools, selectsNode } from "./pools.ts";
+import { byName, choosePools, type PoolRequest, poolOf, resolvePools } from "./pools.ts";
 import type { Pool } from "./resources.ts";
 
 const pool = (name: string, cidr: string, more: Partial<Pool> = {}): Pool => ({
@@ -70,8 +70,6 @@ test("selectors choose by labels of node and namespace; an unknown namespace has
   assert.deepEqual(names([tenant, zone, any], request()), ["tenant", "z-any"]);
   assert.deepEqual(names([tenant, zone, any], request({ namespaceLabels: undefined })), ["z-any"]);
   assert.equal(names([zone], request()), "no configured Calico pools for node node-a");
-  assert.equal(selectsNode(zone, { zone: "b" }), true);
-  assert.equal(selectsNode(pool("x", "10.0.0.0/28", { nodeSelector: "=" }), {}), undefined);
 });
 
 test("requested pools keep the order of the request; selectors and Manual do not count, uses do", () => {

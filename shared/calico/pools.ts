@@ -50,12 +50,6 @@ export function poolOf(pools: readonly Pool[], place: Address | CidrText): Pool 
   return pools.find((pool) => isUsable(pool, family) && contains(pool.cidr, place));
 }
 
-/** Does the pool's nodeSelector choose this node? Undefined: the selector cannot be read. */
-export function selectsNode(pool: Pool, labels: Labels): boolean | undefined {
-  const selector = compileSelector(pool.nodeSelector);
-  return selector.ok ? selector.matches(labels) : undefined;
-}
-
 export type Resolved =
   | { readonly ok: true; readonly cidrs: readonly CidrText[] }
   | { readonly ok: false; readonly error: string };

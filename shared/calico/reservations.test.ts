@@ -12,7 +12,6 @@ test("without reservations nothing is reserved", () => {
   const filter = reserving();
   assert(!filter.reserves("10.244.0.8" as Address));
   assert(!filter.reservesAllOf(block));
-  assert(!filter.reservesSomeOf(block));
 });
 
 test("an address inside any reservation is reserved, at its ordinal too", () => {
@@ -44,7 +43,7 @@ test("property: every answer is what asking each address would give", () => {
       const asked = candidate as BlockCidr;
       const isReserved = filter.ordinalsOf(asked);
       const inside = Array.from({ length: Number(sizeOf(cidrOf(candidate))) }, (_, ordinal) => {
-        const { value } = { value: cidrOf(candidate).base + BigInt(ordinal) };
+        const value = cidrOf(candidate).base + BigInt(ordinal);
         const expected = cidrs
           .map(cidrOf)
           .some(({ base, prefix }) => value >> BigInt(32 - prefix) === base >> BigInt(32 - prefix));
@@ -53,7 +52,6 @@ test("property: every answer is what asking each address would give", () => {
         return expected;
       });
       assert.equal(filter.reservesAllOf(asked), inside.every(Boolean));
-      assert.equal(filter.reservesSomeOf(asked), inside.some(Boolean));
     }),
   );
 });

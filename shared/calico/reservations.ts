@@ -9,7 +9,6 @@ export interface ReservationFilter {
   reserves(address: Address): boolean;
   /** Nothing of the block may be handed out: it is neither searched nor claimed. */
   reservesAllOf(block: BlockCidr): boolean;
-  reservesSomeOf(block: BlockCidr): boolean;
   /** For shared/calico/block.ts: the test of the block's ordinals. */
   ordinalsOf(block: BlockCidr): (ordinal: number) => boolean;
 }
@@ -52,7 +51,6 @@ export function reservationFilter(reservations: Iterable<Pick<Reservation, "cidr
       const range = rangeFrom(cidr.family, cidr.base);
       return range !== undefined && range.first <= cidr.base && range.last >= cidr.base + sizeOf(cidr) - 1n;
     },
-    reservesSomeOf: overlaps,
     ordinalsOf(block) {
       if (!overlaps(block)) return () => false;
       const { family, base } = cidrOf(block);
