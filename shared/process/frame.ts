@@ -1,8 +1,7 @@
 // What a process gives its parts: configuration, log, metrics, health, files, pages, clock. A test can open one without a process.
 // Leaves to others: when a process starts and ends (daemon.ts). This folder is the one place in shared/ that does I/O.
 import type { Config, Daemon } from "../config/catalogue.ts";
-import { type Inputs, type Loaded, loadConfig } from "../config/load.ts";
-import { reload } from "../config/reload.ts";
+import type { Inputs } from "../config/load.ts";
 import type { Version } from "../config/report.ts";
 import { createHealth, type Health } from "../health.ts";
 import { createLog, type Log, type Logger } from "../log.ts";
@@ -14,11 +13,11 @@ import {
   type Certificate,
   openAuthorities,
   openCertificate,
-  openRotating,
   openToken,
   type Rotating,
 } from "./files.ts";
-import { json, listenPages, networkPages, type Page } from "./http.ts";
+import { json, type ListenOptions, listenPages, networkPages, type Page, type Pages } from "./http.ts";
+import { common, followFile, type LoadedConfig, liveConfig } from "./live-config.ts";
 import { createMetrics } from "./metrics.ts";
 import { observeRuntime } from "./runtime-metrics.ts";
 import { versionOf } from "./version.ts";
@@ -59,85 +58,86 @@ export interface Surroundings {
   readonly isTerminal: boolean;
 }
 
+/** Run in reverse order when the frame closes. */
+type Closers = (() => void | Promise<void>)[];
+
 export async function openFrame<E extends Daemon>(
   executable: E,
-  loaded: Extract<Loaded<E>, { kind: "loaded" }>,
-  { inputs, write, isTerminal }: Surroundings,
+  loaded: LoadedConfig<E>,
+  surroundings: Surroundings,
 ): Promise<OpenFrame<E>> {
   const clock = systemClock;
   const version = versionOf(executable);
   const metrics = createMetrics();
   const own = metrics.create(processMetrics);
-  const health = createHealth();
-  const { log: logOptions, ports, listen } = common(loaded.config);
-  const log = createLog({
-    level: logOptions.level,
-    format: logOptions.format === "auto" ? (isTerminal ? "text" : "json") : logOptions.format,
-    clock,
-    write,
-    count: (level) => own.logMessages.inc({ level }),
-  });
-  const logger = log.logger.with({ component: executable });
-  for (const warning of loaded.warnings) logger.warn("Found a doubtful setting", { reason: "BadConfig", err: warning });
   own.buildInfo.set({ ...version, component: executable }, 1);
+  const health = createHealth();
+  const log = openLog(common(loaded.config), surroundings, own);
+  const logger = log.logger.with({ component: executable });
+  for (const err of loaded.warnings) logger.warn("Ignored a doubtful setting", { reason: "BadConfig", err });
+  const live = liveConfig(executable, loaded, { inputs: surroundings.inputs, log, logger, own });
+  const configured = (): Config<Daemon> => common(live.config());
 
-  const closers: (() => void | Promise<void>)[] = [observeRuntime(own, metrics, clock), () => log.flush()];
-  const files = watchedFiles({ clock, logger, expiry: own.certificateExpiry, closers });
-  const live = liveConfig(executable, loaded, { inputs, log, logger, own });
-  const path = loaded.invocation.file;
-  if (path !== undefined) {
-    const file = await openRotating([path], ([text = ""]) => text, { clock, logger });
-    closers.push(() => file.close());
-    live.take(file.current());
-    file.onChange(live.take);
-  }
-
-  const logLevel = logLevelPage({ log, logger, clock, configured: () => common(live.config()).log.level });
+  const closers: Closers = [() => log.flush(), observeRuntime(own, metrics, clock)];
+  const close = async (): Promise<void> => {
+    for (const closer of closers.splice(0).reverse()) await closer();
+  };
+  const logLevel = logLevelPage({ log, logger, clock, configured: () => configured().log.level });
   closers.push(logLevel.close);
   const adminPages = new Map<string, Page>([
     ["/debug/config", { get: () => json(200, live.provenance()) }],
     ["/debug/log-level", logLevel.page],
   ]);
-  const networkPort = { host: listen.http, port: ports.http, logger };
-  const adminPort = { host: "127.0.0.1", port: ports.admin, logger, guard: guardAdmin };
-  for (const { pages, port } of [
-    { pages: networkPages({ health, metrics, version }), port: networkPort },
-    { pages: adminPages, port: adminPort },
-  ]) {
-    if (port.port === 0) continue;
-    const listener = await listenPages(pages, port);
-    closers.push(listener.close);
-    logger.info("Opened a port for pages", { listen: listener.listen });
+  try {
+    if (loaded.invocation.file !== undefined)
+      closers.push(await followFile(loaded.invocation.file, live.take, { clock, logger }));
+    const { ports, listen } = configured();
+    const open = async (pages: Pages, options: ListenOptions): Promise<void> => {
+      const listener = await listenPages(pages, options);
+      closers.push(listener.close);
+      logger.info("Opened a port for pages", { listen: listener.listen });
+    };
+    if (ports.http !== 0) {
+      await open(networkPages({ health, metrics, version }), { host: listen.http, port: ports.http, logger });
+    }
+    if (ports.admin !== 0) {
+      await open(adminPages, { host: "127.0.0.1", port: ports.admin, logger, guard: guardAdmin });
+    }
+  } catch (error) {
+    await close();
+    throw error;
   }
-
   return {
     config: live.config,
     onReload: live.onReload,
     logger,
     metrics,
     health,
-    files,
-    adminPage: (where, page) => void adminPages.set(where, page),
+    files: watchedFiles({ clock, logger, expiry: own.certificateExpiry, closers }),
+    adminPage: (path, page) => void adminPages.set(path, page),
     clock,
     random: systemRandom,
     version,
     log,
-    close: async () => {
-      for (const close of closers.splice(0).reverse()) await close();
-    },
+    close,
   };
 }
 
-/** What all daemons have: every configuration is one of them, which the compiler does not see for a type parameter. */
-function common(config: object): Config<Daemon> {
-  return config as Config<Daemon>;
+function openLog(
+  { log: { level, format } }: Config<Daemon>,
+  { write, isTerminal }: Surroundings,
+  own: MetricHandles<typeof processMetrics>,
+): Log {
+  const auto = isTerminal ? "text" : "json";
+  const count = (counted: "error" | "warn"): void => own.logMessages.inc({ level: counted });
+  return createLog({ level, format: format === "auto" ? auto : format, clock: systemClock, write, count });
 }
 
 interface WatchedFiles {
   readonly clock: Clock;
   readonly logger: Logger;
   readonly expiry: MetricHandles<typeof processMetrics>["certificateExpiry"];
-  readonly closers: (() => void)[];
+  readonly closers: Closers;
 }
 
 function watchedFiles({ clock, logger, expiry, closers }: WatchedFiles): Files {
@@ -155,53 +155,5 @@ function watchedFiles({ clock, logger, expiry, closers }: WatchedFiles): Files {
       keep(openCertificate(certFile, keyFile, watching), (pair) => expiry.set({ use }, pair.expiry / 1000)),
     authorities: (caFile) =>
       keep(openAuthorities(caFile, watching), (bundle) => expiry.set({ use: "ca" }, bundle.expiry / 1000)),
-  };
-}
-
-interface LiveParts {
-  readonly inputs: Inputs;
-  readonly log: Log;
-  readonly logger: Logger;
-  readonly own: MetricHandles<typeof processMetrics>;
-}
-
-/** The configuration as the file changes under it. */
-function liveConfig<E extends Daemon>(
-  executable: E,
-  loaded: Extract<Loaded<E>, { kind: "loaded" }>,
-  { inputs, log, logger, own }: LiveParts,
-) {
-  let config = loaded.config;
-  let provenance = loaded.provenance;
-  const listeners: (() => void)[] = [];
-  own.configReloadSuccess.set(1);
-  own.configDrift.set(0);
-
-  function take(text: string): void {
-    const next: Loaded<E> = loadConfig(executable, { ...inputs, readFile: () => text });
-    own.configReloadSuccess.set(next.kind === "loaded" ? 1 : 0);
-    if (next.kind === "refused") {
-      own.configDrift.set(1);
-      for (const err of next.errors) logger.error("Kept the old configuration", { reason: "BadConfig", err });
-      return;
-    }
-    const { config: merged, changed, waiting } = reload(executable, config, next.config);
-    own.configDrift.set(waiting.length > 0 ? 1 : 0);
-    for (const option of waiting) logger.warn("Left an option as it was until the next start", { option });
-    if (changed.length === 0) return;
-    config = merged;
-    provenance = provenance.map((row) =>
-      changed.includes(row.key) ? (next.provenance.find(({ key }) => key === row.key) ?? row) : row,
-    );
-    if (changed.includes("log.level")) log.setLevel(common(config).log.level);
-    for (const option of changed) logger.info("Took over a changed option", { option });
-    for (const listener of listeners) listener();
-  }
-
-  return {
-    config: () => config,
-    provenance: () => provenance,
-    onReload: (changed: () => void) => void listeners.push(changed),
-    take,
   };
 }
