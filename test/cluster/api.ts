@@ -51,18 +51,27 @@ export interface TokenWish {
   readonly seconds?: number;
 }
 
+/** A client certificate and its key, PEM. */
+export interface ClientIdentity {
+  readonly cert: string | undefined;
+  readonly key: string | undefined;
+}
+
+/** User-Agent of test and demo, which tells their requests from Cattail's. */
+export const clientName = "cattail-test";
+
 export class ApiClient {
   readonly url: string;
   readonly ca: string | undefined;
-  readonly token: string;
+  readonly token: string | undefined;
   readonly #agent: http.Agent;
 
-  constructor(url: string, ca: string | undefined, token: string) {
+  constructor(url: string, ca: string | undefined, token: string | undefined, identity?: ClientIdentity) {
     this.url = url;
     this.ca = ca;
     this.token = token;
     this.#agent = url.startsWith("https:")
-      ? new https.Agent({ ca, keepAlive: true })
+      ? new https.Agent({ ca, ...identity, keepAlive: true })
       : new http.Agent({ keepAlive: true });
   }
 
@@ -97,9 +106,18 @@ export class ApiClient {
     return (await this.must("POST", collectionPath(manifest), manifest)) as Manifest;
   }
 
-  /** Creates every document of the YAML files, in order. */
-  async createFrom(...files: readonly string[]): Promise<void> {
-    for (const file of files) for (const manifest of await readManifests(file)) await this.create(manifest);
+  /** Creates it unless there is one of that name. */
+  async ensure(manifest: Manifest): Promise<void> {
+    const answer = await this.call("POST", collectionPath(manifest), manifest);
+    if (answer.status < 300 || (answer.body as { reason?: string }).reason === "AlreadyExists") return;
+    throw new Error(
+      `${manifest.kind} ${manifest.metadata.name} was answered ${answer.status}: ${JSON.stringify(answer.body)}`,
+    );
+  }
+
+  /** Ensures every document of the YAML files, in order. */
+  async ensureFrom(...files: readonly string[]): Promise<void> {
+    for (const file of files) for (const manifest of await readManifests(file)) await this.ensure(manifest);
   }
 
   async createToken(namespace: string, serviceAccount: string, wish: TokenWish = {}): Promise<string> {
@@ -128,9 +146,9 @@ export class ApiClient {
 
   #send(method: string, path: string, body: string | undefined, contentType: string): Promise<http.IncomingMessage> {
     const headers = {
-      authorization: `Bearer ${this.token}`,
+      ...(this.token === undefined ? {} : { authorization: `Bearer ${this.token}` }),
       accept: "application/json",
-      "user-agent": "cattail-test",
+      "user-agent": clientName,
       ...(body === undefined ? {} : { "content-type": contentType, "content-length": Buffer.byteLength(body) }),
     };
     const { request } = this.url.startsWith("https:") ? https : http;

@@ -23,7 +23,7 @@ export async function installCrds(admin: ApiClient, group: ApiGroup): Promise<vo
   const folder = join(import.meta.dirname, "../data/crds", group);
   const files = (await readdir(folder)).filter((file) => file.endsWith(".yaml")).map((file) => join(folder, file));
   const crds = (await Promise.all(files.map(readManifests))).flat();
-  await Promise.all(crds.map((crd) => admin.create(crd)));
+  await Promise.all(crds.map((crd) => admin.ensure(crd)));
   for (const crd of crds)
     await until(`${crd.metadata.name} is served`, async () => (await list(admin, crd)).status === 200);
 }
@@ -35,8 +35,8 @@ function list(admin: ApiClient, crd: Manifest): Promise<Answer> {
 
 /** Namespace, accounts and roles; returns once they are in force. */
 export async function installAccess(admin: ApiClient): Promise<void> {
-  await admin.create({ apiVersion: "v1", kind: "Namespace", metadata: { name: serverAccount.namespace } });
-  await admin.createFrom(join(import.meta.dirname, "../../charts/cattail/templates/rbac.yaml"));
+  await admin.ensure({ apiVersion: "v1", kind: "Namespace", metadata: { name: serverAccount.namespace } });
+  await admin.ensureFrom(join(import.meta.dirname, "../../charts/cattail/templates/rbac.yaml"));
   await until("the server's role is in force", () => isAllowed(admin, userOf(serverAccount), "list", "nodes"));
 }
 
