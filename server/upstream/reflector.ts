@@ -37,7 +37,6 @@ type Phase<K extends Kind> =
   | { readonly kind: "streaming"; readonly sentAt: Instant; readonly heardAt: Instant; readonly shadow: Shadow<K> }
   | {
       readonly kind: "paging";
-      readonly sentAt: Instant;
       readonly items: readonly Item<K>[];
       readonly version: ResourceVersion | undefined;
     }
@@ -127,7 +126,6 @@ export const limits = {
   headersMs: 30_000,
   /** Bookmarks come about once a minute: two are missing. */
   silenceMs: 150_000,
-  pageMs: 60_000,
   /** A streaming list has ended by its bookmark, or goes on telling, or it is an old server that ignored the request for one. */
   streamStartMs: 30_000,
   streamSilenceMs: 10_000,
@@ -225,17 +223,15 @@ function sendList<K extends Kind>(reflector: Reflector<K>, moment: Moment): Effe
 
 function sendPage<K extends Kind>(reflector: Reflector<K>, next: string, moment: Moment): Effect<K>[] {
   const soFar = reflector.phase.kind === "paging" ? reflector.phase : { items: [], version: undefined };
-  reflector.phase = { kind: "paging", sentAt: moment.now, items: soFar.items, version: soFar.version };
+  reflector.phase = { kind: "paging", items: soFar.items, version: soFar.version };
   const limit = reflector.unpaged ? 0 : limits.pageItems;
   return send(reflector, { kind: "page", atLeast: next === "" ? atLeast(reflector) : undefined, next, limit }, moment);
 }
 
 function send<K extends Kind>(reflector: Reflector<K>, what: Request, moment: Moment): Effect<K>[] {
   reflector.request++;
-  return [
-    { kind: "send", request: reflector.request, what },
-    wake(reflector, deadline(reflector.phase) - moment.now, moment),
-  ];
+  const sent: Effect<K> = { kind: "send", request: reflector.request, what };
+  return what.kind === "page" ? [sent] : [sent, wake(reflector, deadline(reflector.phase) - moment.now, moment)];
 }
 
 function atLeast({ next, version }: Reflector): ResourceVersion | undefined {
@@ -473,10 +469,11 @@ function onEnd<K extends Kind>(
 function woken<K extends Kind>(reflector: Reflector<K>, moment: Moment): Effect<K>[] {
   const { phase, timer } = reflector;
   if (phase.kind === "waiting") return proceed(reflector, moment);
-  if (phase.kind === "queued") return [];
+  // A page has its deadline from whoever sends it: it always ends.
+  if (phase.kind === "queued" || phase.kind === "paging") return [];
   const lateMs = moment.now - timer.setAt - timer.delayMs;
   if (lateMs > Math.max(timer.delayMs, limits.suspendedMs)) {
-    reflector.phase = { ...phase, sentAt: moment.now, ...("heardAt" in phase && { heardAt: moment.now }) };
+    reflector.phase = { ...phase, sentAt: moment.now, heardAt: moment.now };
   }
   const leftMs = deadline(reflector.phase) - moment.now;
   return leftMs > 0 ? [wake(reflector, leftMs, moment)] : overdue(reflector, moment);
@@ -535,8 +532,6 @@ function deadline(phase: Phase<Kind>): Instant {
       const due = Math.max(phase.sentAt + limits.streamStartMs, phase.heardAt + limits.streamSilenceMs);
       return Math.min(due, phase.sentAt + limits.streamLongestMs) as Instant;
     }
-    case "paging":
-      return later(phase.sentAt, limits.pageMs);
     default:
       return Number.POSITIVE_INFINITY as Instant;
   }
