@@ -11,6 +11,7 @@ import {
   type AgentRequest,
   agentRequest,
   type SpooledDel,
+  type Success,
   spooledDel,
 } from "../shared/protocol/socket.ts";
 

@@ -45,18 +45,16 @@ async function writeDurably(
   content: string,
 ): Promise<void> {
   const path = `${directory}/${temporary}`;
+  const file = await fs.open(path, "wx", 0o600);
   try {
-    const file = await fs.open(path, "wx", 0o600);
-    try {
-      await file.writeFile(content);
-      await file.sync();
-    } finally {
-      await file.close();
-    }
+    await file.writeFile(content);
+    await file.sync();
     await fs.rename(path, `${directory}/${name}`);
   } catch (failure) {
     await fs.rm(path, { force: true }).catch(() => undefined);
     throw failure;
+  } finally {
+    await file.close();
   }
   // Until the directory is on disk the name is not: a record without it would be lost with the power.
   await syncDirectory(fs, directory);
