@@ -349,6 +349,24 @@ export const serverMetrics = {
     help: "Open streams; all = observers",
     stability: "stable",
   },
+  streamDirtyKeys: {
+    name: "cattail_server_stream_dirty_keys",
+    type: "gauge",
+    help: "Objects of which some client does not have the newest state yet, summed over clients",
+    stability: "beta",
+  },
+  streamBufferedBytes: {
+    name: "cattail_server_stream_buffered_bytes",
+    type: "gauge",
+    help: "Bytes in the streams' sockets that the system has not taken yet, summed over clients",
+    stability: "beta",
+  },
+  streamSlow: {
+    name: "cattail_server_stream_slow",
+    type: "gauge",
+    help: "Clients that are more than 5 s behind",
+    stability: "beta",
+  },
   streamsClosed: {
     name: "cattail_server_streams_closed_total",
     type: "counter",
@@ -407,6 +425,19 @@ export const serverMetrics = {
     labels: { resource },
     help: "Writes the API server refused because the object had changed meanwhile (409)",
     stability: "stable",
+  },
+  commitThrottled: {
+    name: "cattail_server_commit_throttled_total",
+    type: "counter",
+    labels: { resource },
+    help: "Requests the API server put off because it had too many (429)",
+    stability: "stable",
+  },
+  commitLimit: {
+    name: "cattail_server_commit_limit",
+    type: "gauge",
+    help: "Most requests for commits and claims that may be under way at a time",
+    stability: "beta",
   },
   commitInFlight: {
     name: "cattail_server_commit_in_flight",

@@ -54,7 +54,7 @@ export function commitWorld(seed: readonly unknown[] = [], seedOfRandom = 1): Co
     replica() {
       const store = new Store(clock);
       const parts = { api, group: "crd", store, limiter: new FairLimiter(8, clock), clock, random } as const;
-      const desk = new Desk({ ...parts, onConflict: () => {} });
+      const desk = new Desk({ ...parts, onSetback: () => {} });
       const replica: Replica = {
         store,
         committer: new Committer(desk, silent, uncounted),

@@ -19,7 +19,8 @@ export interface DeskParts {
   readonly limiter: FairLimiter;
   readonly clock: Clock;
   readonly random: Random;
-  readonly onConflict: (kind: WrittenKind) => void;
+  /** 409: somebody else has written meanwhile. 429: the API server has put a request off. */
+  readonly onSetback: (what: "conflict" | "throttled", kind: WrittenKind) => void;
 }
 
 /** For whom, and until when somebody waits for it. */
@@ -55,7 +56,7 @@ export class Desk {
     for (let attempt = 1; ; attempt++) {
       const known = this.store.get(kind, name);
       try {
-        return this.#take(kind, await this.#send(errand, () => this.#parts.api.get(path)));
+        return this.#take(kind, await this.#send(errand, kind, () => this.#parts.api.get(path)));
       } catch (error) {
         if (codeOf(error) === "api-missing") {
           if (known !== undefined) this.store.remove(kind, name, known);
@@ -68,16 +69,16 @@ export class Desk {
 
   async create<K extends WrittenKind>(errand: Errand, kind: K, body: unknown): Promise<Objects[K]> {
     const path = apiPath(this.group, kind);
-    return this.#take(kind, await this.#send(errand, () => this.#parts.api.create(path, body)));
+    return this.#take(kind, await this.#send(errand, kind, () => this.#parts.api.create(path, body)));
   }
 
   /** `mergePatch` carries the version it was made for. */
   async patch<K extends WrittenKind>(errand: Errand, kind: K, name: string, mergePatch: unknown): Promise<Objects[K]> {
     const path = apiPath(this.group, kind, name);
     try {
-      return this.#take(kind, await this.#send(errand, () => this.#parts.api.patch(path, mergePatch)));
+      return this.#take(kind, await this.#send(errand, kind, () => this.#parts.api.patch(path, mergePatch)));
     } catch (error) {
-      if (codeOf(error) === "api-conflict") this.#parts.onConflict(kind);
+      if (codeOf(error) === "api-conflict") this.#parts.onSetback("conflict", kind);
       throw error;
     }
   }
@@ -86,9 +87,9 @@ export class Desk {
   async remove(errand: Errand, kind: WrittenKind, { name, uid, resourceVersion }: Meta): Promise<void> {
     const path = apiPath(this.group, kind, name);
     try {
-      await this.#send(errand, () => this.#parts.api.remove(path, { uid, resourceVersion }));
+      await this.#send(errand, kind, () => this.#parts.api.remove(path, { uid, resourceVersion }));
     } catch (error) {
-      if (codeOf(error) === "api-conflict") this.#parts.onConflict(kind);
+      if (codeOf(error) === "api-conflict") this.#parts.onSetback("conflict", kind);
       if (codeOf(error) !== "api-missing") throw error;
     }
     this.store.remove(kind, name, { uid, resourceVersion });
@@ -105,7 +106,7 @@ export class Desk {
   }
 
   /** Sends, and sends again while the API server says that it is too busy: that much is certainly not written. */
-  async #send<T>(errand: Errand, request: () => Promise<T>): Promise<T> {
+  async #send<T>(errand: Errand, kind: WrittenKind, request: () => Promise<T>): Promise<T> {
     for (let attempt = 1; ; attempt++) {
       try {
         return await this.#parts.limiter.run(errand.node, () => {
@@ -114,6 +115,7 @@ export class Desk {
         });
       } catch (error) {
         if (codeOf(error) !== "api-throttled") throw error;
+        this.#parts.onSetback("throttled", kind);
         if (error instanceof ApiFailure && error.detail.retryAfterMs !== undefined) {
           this.#parts.limiter.pause(error.detail.retryAfterMs);
         }

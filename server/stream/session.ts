@@ -22,10 +22,12 @@ export class Session implements Member {
   readonly #dirty = new Set<Key>();
   /** The client holds a newer version than this server has seen: nothing is said until the server has caught up. Never back in time. */
   readonly #ahead = new Set<Key>();
+  readonly #onDirty: () => void;
   #synced = false;
 
-  constructor(scope: Scope, audience: Audience, store: Store, have: Hello["have"]) {
+  constructor(scope: Scope, audience: Audience, store: Store, have: Hello["have"], onDirty: () => void = () => {}) {
     this.scope = scope;
+    this.#onDirty = onDirty;
     this.#audience = audience;
     this.#store = store;
     for (const [kind, name, version] of have) this.#known.set(`${kind}/${name}`, version as ResourceVersion);
@@ -35,6 +37,7 @@ export class Session implements Member {
 
   mark(kind: StreamedKind, name: string): void {
     this.#dirty.add(`${kind}/${name}`);
+    this.#onDirty();
   }
 
   /** Keys whose newest state this client does not have yet. */

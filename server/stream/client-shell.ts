@@ -1,0 +1,306 @@
+// One client's socket: its messages in, its session's frames out as fast as it reads them, its end.
+// Leaves what is said to session.ts, who it is to hello.ts, and the clients together to hub-shell.ts.
+import type { Duplex } from "node:stream";
+import * as v from "valibot";
+import type { RawData, WebSocket } from "ws";
+import { canonicalCidr } from "../../shared/ip/cidr.ts";
+import type { BlockCidr, Instant, PoolName } from "../../shared/kinds.ts";
+import { impossible } from "../../shared/kinds.ts";
+import type { Logger } from "../../shared/log.ts";
+import {
+  blockToWire,
+  type Claim,
+  type ClientMessage,
+  type Commit,
+  clientMessage,
+  type Problem,
+  type ServerMessage,
+} from "../../shared/protocol/stream.ts";
+import { shortened } from "../../shared/reasons.ts";
+import type { Clock } from "../../shared/world.ts";
+import type { Claims } from "../commit/claims.ts";
+import type { Committer } from "../commit/committer.ts";
+import { problem } from "../commit/problems.ts";
+import type { Store } from "../store/store.ts";
+import type { Audience } from "./audience.ts";
+import { frameOf, type ObjectFrames } from "./frames-shell.ts";
+import { admit, closeCodes } from "./hello.ts";
+import type { Identity } from "./identity.ts";
+import { Session } from "./session.ts";
+
+/** Beyond this much in the socket nothing is added: what changes meanwhile is sent once, as it is then. */
+const softLimitBytes = 256 << 10;
+/** Commits and claims of one client that are not answered yet. An agent has one per block. */
+const maxOutstanding = 256;
+/** The WebSocket protocol allows 123 bytes; ours are ASCII. */
+const maxCloseReasonChars = 123;
+
+/** What the hub gives every client. */
+export interface ClientParts {
+  readonly store: Store;
+  readonly audience: Audience;
+  readonly frames: ObjectFrames;
+  readonly committer: Committer;
+  readonly claims: Claims;
+  readonly clock: Clock;
+  readonly logger: Logger;
+  readonly lineage: () => string;
+  readonly welcome: () => Extract<ServerMessage, { type: "welcome" }>;
+  readonly beat: (echo: number | undefined) => ServerMessage;
+  readonly sent: (type: SentType, bytes: number) => void;
+  /** Something is to be flushed: soon, together with the others. */
+  readonly due: (client: Client) => void;
+  readonly admitted: (client: Client) => void;
+  readonly closed: (client: Client, why: CloseReason) => void;
+}
+
+export type SentType = "snapshot" | "update" | "ack" | "heartbeat";
+export type CloseReason = "client" | "drain" | "redirect" | "timeout" | "protocol" | "auth" | "stale";
+
+export class Client {
+  readonly identity: Identity;
+  readonly since: Instant;
+  heardAt: Instant;
+  /** Since when it lacks something; undefined: it has everything. */
+  behindSince: Instant | undefined;
+  version = "";
+  readonly #parts: ClientParts;
+  readonly #ws: WebSocket;
+  readonly #socket: Duplex;
+  #session: Session | undefined;
+  #outstanding = 0;
+  #closing: CloseReason | undefined;
+
+  constructor(parts: ClientParts, ws: WebSocket, socket: Duplex, identity: Identity) {
+    this.#parts = parts;
+    this.#ws = ws;
+    this.#socket = socket;
+    this.identity = identity;
+    this.since = parts.clock.monotonic();
+    this.heardAt = this.since;
+    ws.on("message", (data) => this.#receive(data));
+    ws.on("pong", () => this.#heard());
+    ws.on("ping", () => this.#heard());
+    // Every error is followed by a close; without a listener it would end the process.
+    ws.on("error", () => {
+      this.#closing ??= "protocol";
+    });
+    ws.on("close", () => this.#closed());
+    socket.on("drain", () => this.flush());
+  }
+
+  get isAdmitted(): boolean {
+    return this.#session !== undefined;
+  }
+
+  get isLive(): boolean {
+    return this.#session?.synced ?? false;
+  }
+
+  get isClosing(): boolean {
+    return this.#closing !== undefined;
+  }
+
+  get behind(): number {
+    return this.#session?.behind ?? 0;
+  }
+
+  get bufferedBytes(): number {
+    return this.#socket.writableLength;
+  }
+
+  get outstanding(): number {
+    return this.#outstanding;
+  }
+
+  /** Sends what is due while there is room; the socket's `drain` calls again. True = something was sent. */
+  flush(): boolean {
+    const session = this.#session;
+    let sent = false;
+    if (session === undefined || this.isClosing) return sent;
+    while (this.#socket.writableLength < softLimitBytes) {
+      const type = session.synced ? "update" : "snapshot";
+      const next = session.next();
+      if (next === undefined) {
+        this.behindSince = undefined;
+        return sent;
+      }
+      this.#write(type, next.type === "put" ? this.#parts.frames.put(next.kind, next.object) : frameOf(next));
+      sent = true;
+    }
+    return sent;
+  }
+
+  /** A sign of life, unless the socket is full: then the bytes in it are one. */
+  beat(frame: Buffer): void {
+    this.#session?.reconsider();
+    if (this.behind > 0) this.#parts.due(this);
+    if (this.isClosing || this.#socket.writableLength >= softLimitBytes) return;
+    if (this.isAdmitted) this.#write("heartbeat", frame);
+    this.#ws.ping();
+  }
+
+  /** Tells it when to come back, and closes. */
+  bye(why: CloseReason, code: number, reason: string, retryAfterMs: number): void {
+    if (this.isClosing) return;
+    this.#send("update", { type: "bye", reason, retryAfterMs });
+    this.#close(why, code, reason);
+  }
+
+  /** Without a word: nobody is there, or nobody listens. */
+  terminate(why: CloseReason): void {
+    this.#closing ??= why;
+    this.#ws.terminate();
+  }
+
+  #closed(): void {
+    this.#closing ??= "client";
+    if (this.#session !== undefined) this.#parts.audience.leave(this.#session);
+    this.#parts.closed(this, this.#closing);
+  }
+
+  #close(why: CloseReason, code: number, reason: string): void {
+    this.#closing ??= why;
+    this.#ws.close(code, shortened(reason, maxCloseReasonChars).replace("…", "."));
+  }
+
+  #heard(): void {
+    this.heardAt = this.#parts.clock.monotonic();
+  }
+
+  #receive(data: RawData): void {
+    this.#heard();
+    if (this.isClosing) return;
+    const message = parse(String(data));
+    if (message === undefined) return;
+    if (typeof message === "string") return this.#close("protocol", closeCodes.protocol, message);
+    const isHello = message.type === "hello";
+    if (isHello === this.isAdmitted) {
+      return this.#close("protocol", closeCodes.protocol, isHello ? "a second hello" : `${message.type} before hello`);
+    }
+    this.#handle(message);
+  }
+
+  #handle(message: ClientMessage): void {
+    switch (message.type) {
+      case "hello":
+        this.#hello(message);
+        break;
+      case "ping":
+        this.#send("heartbeat", this.#parts.beat(message.sent));
+        break;
+      case "commit":
+        void this.#commit(message);
+        break;
+      case "claim":
+        void this.#claim(message);
+        break;
+      default:
+        impossible(message);
+    }
+  }
+
+  #hello(hello: Extract<ClientMessage, { type: "hello" }>): void {
+    const { store, audience, lineage, welcome } = this.#parts;
+    const admission = admit(hello, this.identity, lineage());
+    if (admission.kind === "rejected") {
+      this.#parts.logger.warn("Turned a client away", { node: hello.node, reason: "Forbidden", err: admission.reason });
+      return this.#close("auth", admission.code, admission.reason);
+    }
+    this.version = hello.version;
+    this.#send("snapshot", welcome());
+    if (admission.reset !== undefined) this.#send("snapshot", { type: "reset", reason: admission.reset });
+    const have = admission.reset === undefined ? hello.have : [];
+    this.#session = new Session(admission.scope, audience, store, have, () => this.#fallBehind());
+    audience.join(this.#session);
+    this.#parts.admitted(this);
+    this.#fallBehind();
+  }
+
+  #fallBehind(): void {
+    this.behindSince ??= this.#parts.clock.monotonic();
+    this.#parts.due(this);
+  }
+
+  async #commit(commit: Commit): Promise<void> {
+    const refusal = this.#refusal() ?? (isBlock(commit.block) ? undefined : notACidr(commit.block));
+    const node = this.identity.node;
+    if (refusal !== undefined || node === undefined) {
+      return this.#send("ack", { type: "ack", id: commit.id, problem: refusal ?? observersOnlyLook });
+    }
+    this.#outstanding++;
+    const block = commit.block as BlockCidr;
+    const answer = await this.#parts.committer.commit({
+      node,
+      block,
+      intents: commit.intents,
+      handles: commit.handles,
+    });
+    this.#outstanding--;
+    if (answer.kind === "problem") return this.#send("ack", { type: "ack", id: commit.id, problem: answer.problem });
+    const told = answer.block === null ? null : blockToWire(this.#session?.answered(answer.block) ?? answer.block);
+    this.#send("ack", { type: "ack", id: commit.id, results: [...answer.results], block: told });
+    this.#parts.due(this);
+  }
+
+  async #claim({ id, pools, full }: Claim): Promise<void> {
+    const refusal = this.#refusal();
+    const node = this.identity.node;
+    if (refusal !== undefined || node === undefined) {
+      return this.#send("ack", { type: "claimed", id, problem: refusal ?? observersOnlyLook });
+    }
+    this.#outstanding++;
+    const request = { node, pools: pools as PoolName[], full: new Set(full as BlockCidr[]) };
+    const answer = await this.#parts.claims.claim(request);
+    this.#outstanding--;
+    if (answer.kind === "problem") return this.#send("ack", { type: "claimed", id, problem: answer.problem });
+    const told = blockToWire(this.#session?.answered(answer.block) ?? answer.block);
+    this.#send("ack", { type: "claimed", id, block: told });
+    this.#parts.due(this);
+  }
+
+  #refusal(): Problem | undefined {
+    if (this.#outstanding < maxOutstanding) return undefined;
+    return problem("CommitTimeout", `${maxOutstanding} requests of this client are under way`, 1_000);
+  }
+
+  #send(type: SentType, message: ServerMessage): void {
+    if (!this.isClosing) this.#write(type, frameOf(message));
+  }
+
+  /** Past `ws`, which would frame it anew for each socket. Safe since nothing is compressed and `ws` sends no data of its own. */
+  #write(type: SentType, frame: Buffer): void {
+    if (!this.#socket.writable) return;
+    this.#socket.write(frame);
+    this.#parts.sent(type, frame.length);
+  }
+}
+
+const observersOnlyLook = problem("Forbidden", "an observer has no node to write for");
+
+function notACidr(block: string): Problem {
+  return problem("BadRequest", `"${block}" is not the CIDR of a block`);
+}
+
+function isBlock(text: string): boolean {
+  return canonicalCidr(text) === text;
+}
+
+const knownTypes: ReadonlySet<unknown> = new Set(clientMessage.options.map(({ entries }) => entries.type.literal));
+
+/** Undefined: of a type that a newer client knows. A string: what is wrong with it. */
+function parse(text: string): ClientMessage | string | undefined {
+  let raw: unknown;
+  try {
+    raw = JSON.parse(text);
+  } catch {
+    return "a message is no JSON";
+  }
+  const type = typeof raw === "object" && raw !== null && "type" in raw ? raw.type : undefined;
+  if (typeof type !== "string") return "a message has no type";
+  if (!knownTypes.has(type)) return undefined;
+  const parsed = v.safeParse(clientMessage, raw, { abortEarly: true });
+  if (parsed.success) return parsed.output;
+  const [issue] = parsed.issues;
+  return `bad ${type} message: ${v.getDotPath(issue) ?? ""} ${issue.message}`;
+}
