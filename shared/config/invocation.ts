@@ -37,6 +37,7 @@ export function wishOf<E extends Executable>(
   const all = [...commands, ...selfCommands];
   if (invocation.help) return say(helpText(executable, all));
   if (invocation.version) return say(`${version.component} ${version.version}\n`);
+  if (invocation.errors.length > 0) return { kind: "refuse", errors: invocation.errors };
   const [command, ...rest] = invocation.words;
   if (command !== undefined && !all.some(({ name }) => name === command)) {
     return { kind: "refuse", errors: [unknownCommand(version.component, command, all)] };

@@ -200,6 +200,7 @@ test("help, version, words and the form of output are known even when the rest i
     version: false,
     command: { output: "json", noHeaders: true },
     file: undefined,
+    errors: [],
   });
 });
 

@@ -34,6 +34,8 @@ export interface Invocation {
   readonly version: boolean;
   readonly command: CommandConfig;
   readonly file: string | undefined;
+  /** What is wrong with the command line itself, whatever the configuration is worth. */
+  readonly errors: readonly string[];
 }
 
 export type Loaded<E extends Executable> = { readonly invocation: Invocation } & (
@@ -69,8 +71,16 @@ export function loadConfig<E extends Executable>(executable: E, inputs: Inputs):
   const own = resolve(entries, [line.settings, environment.settings, file.settings]);
   const command = executable === "cli" ? own : resolve(commandEntries, [line.settings]);
 
-  const invocation = { words: line.words, help, version, command: assemble<CommandConfig>(command), file: path };
-  const errors = [...new Set([...line.errors, ...frame.errors, ...file.errors, ...own.errors, ...command.errors])];
+  const misused = [...line.errors, ...frame.errors, ...command.errors];
+  const invocation: Invocation = {
+    words: line.words,
+    help,
+    version,
+    command: assemble<CommandConfig>(command),
+    file: path,
+    errors: misused,
+  };
+  const errors = [...new Set([...misused, ...file.errors, ...own.errors])];
   if (errors.length > 0) return { kind: "refused", invocation, errors };
   // The table that is walked is the one the type is inferred from.
   const config = assemble<Config<E>>(own);

@@ -65,6 +65,7 @@ async function run<E extends Daemon>(
   health.check("ready", "startup", () => (isStarted ? undefined : "not started yet"));
   logger.info("Started", { version: frame.version.version });
   const running = await Promise.race([start(frame), stopAsked]).catch((error: unknown) => {
+    if (!(error instanceof Failure)) withStack(frame);
     logger.error("Could not start", { err: error });
     return end(frame, exitOf(error));
   });
@@ -111,8 +112,7 @@ async function drain(frame: Ending, running: Running): Promise<void> {
 /** Whatever nobody has caught is our mistake: one line that says so, and a new start from the journal. */
 function endOnBugs(frame: Ending): void {
   const die = (err: unknown): void => {
-    // The stack too: this process cannot be asked a second time.
-    frame.log.setLevel("debug");
+    withStack(frame);
     frame.logger.error("Ended because of a bug", { reason: "Internal", err });
     frame.log.flush();
     process.exit(exitCode.bug);
@@ -125,6 +125,11 @@ function endOnBugs(frame: Ending): void {
     if (err.name === "ExperimentalWarning") frame.logger.debug("Used an experimental feature of Node", { err });
     else frame.logger.warn("Was warned by Node", { err });
   });
+}
+
+/** A bug's line has the stack, whatever the level: this process cannot be asked a second time. */
+function withStack({ log }: Ending): void {
+  log.setLevel("debug");
 }
 
 function exitOf(error: unknown): number {
