@@ -1,0 +1,152 @@
+// What a newly seen version of a block says about what we hold in it, and which of its ordinals may be taken next.
+// Leaves to others how a version came here (sync/) and what is sent in return (commits.ts).
+import { holderOf, isFree } from "../../shared/calico/block.ts";
+import type { Block, Holder, Place } from "../../shared/calico/resources.ts";
+import { familyOf, ordinalOf } from "../../shared/ip/cidr.ts";
+import { type BlockCidr, impossible, invariant, type PoolName } from "../../shared/kinds.ts";
+import {
+  type Holding,
+  holdingAt,
+  isOwn,
+  type Lane,
+  type Ledger,
+  laneOf,
+  rankOwn,
+  type Tombstone,
+  type Wanted,
+} from "./state.ts";
+import { hold, letGo, setState, type Turn } from "./turn.ts";
+
+/** Takes in the newest version, undefined = gone, and draws every conclusion from it. */
+export function seeBlock(turn: Turn, cidr: BlockCidr, block: Block | undefined): void {
+  const { ledger } = turn;
+  const lane = laneOf(ledger, cidr);
+  const wasOwn = isOwn(ledger, lane);
+  lane.block = block;
+  lane.free = undefined;
+  if (wasOwn !== isOwn(ledger, lane)) rankOwn(ledger);
+  reconcile(turn, lane);
+  turn.lanes.add(lane);
+  turn.roomChanged = true;
+  if (block === undefined && lane.holdings.size === 0 && !lane.flight) ledger.lanes.delete(cidr);
+}
+
+function reconcile(turn: Turn, lane: Lane): void {
+  for (const holding of [...lane.holdings.values()]) {
+    if (lane.block) compare(turn, lane.block, holding);
+    else if (holding.state.kind === "owned") lose(turn, holding, "block_lost");
+  }
+  for (const stone of stonesIn(turn.ledger, lane)) sweep(turn, lane, stone);
+}
+
+function compare(turn: Turn, block: Block, holding: Holding): void {
+  const { state } = holding;
+  const holder = holderOf(block, holding.ordinal);
+  const ours = holder?.handle === holding.handle ? holder : undefined;
+  switch (state.kind) {
+    case "reserving":
+    case "withdrawn":
+      // Seen as wished: that settles it. Seen as free settles nothing, the reserve may still be under way.
+      if (ours) settleReserve(turn, holding, ours);
+      return;
+    case "owned":
+      if (block.sequenceNumber <= state.sequence) return; // a version from before it was ours
+      if (ours?.sequence === state.sequence) return;
+      if (ours) return setState(turn, holding, { kind: "owned", sequence: ours.sequence });
+      return lose(turn, holding, holder ? "taken" : "released", block);
+    case "leaving":
+      if (block.sequenceNumber <= state.sequence) return;
+      if (!ours) return letGo(turn, holding); // whatever is under way expects what will never be again
+      if (ours.sequence !== state.sequence) setState(turn, holding, { kind: "leaving", sequence: ours.sequence });
+      return;
+    case "lost":
+      if (ours) setState(turn, holding, { kind: "owned", sequence: ours.sequence });
+      else if (isFree(block, holding.ordinal)) setState(turn, holding, { kind: "reserving" });
+      return;
+    case "suspect":
+      return;
+    default:
+      impossible(state);
+  }
+}
+
+export function settleReserve(turn: Turn, holding: Holding, { sequence }: Holder): void {
+  setState(turn, holding, { kind: holding.state.kind === "withdrawn" ? "leaving" : "owned", sequence });
+}
+
+/** An address in use that the API no longer shows as ours: taken back when it is free, else known as lost. */
+function lose(turn: Turn, holding: Holding, what: "taken" | "released" | "block_lost", block?: Block): void {
+  turn.effects.push({ kind: "conflict", what, holding });
+  const again = block !== undefined && isFree(block, holding.ordinal);
+  setState(turn, holding, { kind: again ? "reserving" : "lost" });
+}
+
+/** The tombstones that may cover something in this block; costs its attributes, not the tombstones. */
+function stonesIn(ledger: Ledger, { block }: Lane): Set<Tombstone> {
+  const stones = new Set<Tombstone>();
+  for (const { handle_id: handle } of block?.attributes ?? []) {
+    for (const id of (handle && ledger.tombstonesOf.get(handle as Tombstone["handle"])) || []) {
+      const stone = ledger.tombstones.get(id);
+      if (stone) stones.add(stone);
+    }
+  }
+  return stones;
+}
+
+/**
+ * Releases what a deleted attachment holds in this block by no record of ours: calico-ipam took it before us, or an intent given up
+ * long ago was carried out after all. What belongs to another attachment that we know stays.
+ */
+export function sweep(turn: Turn, lane: Lane, stone: Tombstone): void {
+  const { block } = lane;
+  if (!block) return;
+  for (const ordinal of block.allocations.keys()) {
+    const holder = holderOf(block, ordinal);
+    if (holder?.handle !== stone.handle || lane.holdings.has(ordinal) || !covers(stone, lane.cidr, ordinal)) continue;
+    const { id: attachment, handle } = stone;
+    const holding = { block: lane.cidr, ordinal, attachment, handle, attributes: {}, request: "" };
+    hold(turn, holding, { kind: "leaving", sequence: holder.sequence });
+  }
+}
+
+function covers({ covers }: Tombstone, block: BlockCidr, ordinal: number): boolean {
+  return covers === "handle" || covers.some((place) => place.block === block && place.ordinal === ordinal);
+}
+
+export type Spot = Pick<Place, "block" | "ordinal">;
+
+/** Where a wanted address can be taken now; undefined: nowhere in the blocks of this node. */
+export function findSpot(ledger: Ledger, want: Wanted): Spot | undefined {
+  if (want.kind === "address") return spotOfAddress(ledger, want);
+  for (const lane of ownIn(ledger, want)) {
+    const ordinal = nextFree(ledger, lane);
+    if (ordinal !== undefined) return { block: lane.cidr, ordinal };
+  }
+  return undefined;
+}
+
+/** The blocks of this node that lie in the wanted pools. */
+export function ownIn(ledger: Ledger, { family, pools }: Extract<Wanted, { kind: "any" }>): Lane[] {
+  return ledger.own.filter((lane) => {
+    if (familyOf(lane.cidr) !== family) return false;
+    const pool = poolOf(ledger, lane);
+    return pool !== null && pools.includes(pool);
+  });
+}
+
+export function poolOf(ledger: Ledger, lane: Lane): PoolName | null {
+  if (lane.pool === undefined) lane.pool = ledger.placement.poolOf(lane.cidr) ?? null;
+  return lane.pool;
+}
+
+function nextFree(ledger: Ledger, lane: Lane): number | undefined {
+  lane.free ??= lane.block ? ledger.placement.freeOrdinals(lane.block) : [];
+  while (lane.free[0] !== undefined && lane.holdings.has(lane.free[0])) lane.free.shift();
+  return lane.free[0];
+}
+
+function spotOfAddress(ledger: Ledger, { address, block }: Extract<Wanted, { kind: "address" }>): Spot | undefined {
+  const ordinal = ordinalOf(block, address);
+  invariant(ordinal !== undefined, `${address} does not lie in ${block}`);
+  return holdingAt(ledger, block, ordinal) ? undefined : { block, ordinal };
+}

@@ -1,0 +1,209 @@
+// What goes to the server and what its answers mean: one commit per block under way, the newest state of each ordinal in it; joined claims.
+// Leaves to others who wanted it (adding.ts, leaving.ts).
+import { holderOf } from "../../shared/calico/block.ts";
+import type { Block } from "../../shared/calico/resources.ts";
+import { type BlockCidr, type Instant, impossible, type PoolName } from "../../shared/kinds.ts";
+import type { Intent, IntentResult, Problem } from "../../shared/protocol/stream.ts";
+import { type Reason, reasons } from "../../shared/reasons.ts";
+import { type Trouble, trouble } from "../trouble.ts";
+import { failAdd, lostPlace } from "./adding.ts";
+import { ownIn, seeBlock, settleReserve } from "./blocks.ts";
+import {
+  type Add,
+  type Flight,
+  type Holding,
+  isDurable,
+  isOpen,
+  type Lane,
+  type Ledger,
+  type Wanted,
+} from "./state.ts";
+import { letGo, setState, type Turn } from "./turn.ts";
+
+/** A commit of this many intents stays far below the largest frame. */
+const maxIntentsPerCommit = 1024;
+/** The server gives up after 30 s, and a claim may take two such rounds; an answer that is not here by then was lost. */
+export const answerOverdueMs = 120_000;
+/** After an answer that says nothing, unless it says when to come back. */
+const retryMs = 1_000;
+/** Claims made for one ADD that came first in line and still found no room: something is wrong with these blocks. */
+const maxClaimsPerAdd = 4;
+
+export function flush(turn: Turn, lane: Lane): void {
+  const { ledger } = turn;
+  if (!ledger.online || lane.flight || lane.due.size === 0 || lane.notBefore > turn.now) return;
+  const ready = [...lane.due].filter((holding) => isDurable(ledger, holding)).slice(0, maxIntentsPerCommit);
+  if (ready.length === 0) return;
+  const id = ledger.nextId++;
+  lane.flight = { id, since: turn.now, entries: ready.map((holding) => ({ holding, sent: holding.state })) };
+  ledger.flights.set(id, lane);
+  for (const holding of ready) {
+    holding.sent = true;
+    lane.due.delete(holding);
+  }
+  const commit = { id, block: lane.cidr, intents: ready.map(intentOf), handles: ledger.handles };
+  turn.effects.push({ kind: "commit", commit });
+}
+
+function intentOf({ ordinal, handle, attributes, state }: Holding): Intent {
+  if (state.kind !== "leaving") return { ordinal, expect: null, become: { handle, attributes } };
+  return { ordinal, expect: { handle, sequence: String(state.sequence) }, become: null };
+}
+
+export interface Answer {
+  readonly id: number;
+  readonly results?: readonly IntentResult[] | undefined;
+  /** The newest version known, which may be newer than the answer's; null: gone; undefined: not told. */
+  readonly block?: Block | null | undefined;
+  readonly problem?: Problem | undefined;
+}
+
+export function acknowledge(turn: Turn, answer: Answer): void {
+  const { ledger } = turn;
+  const lane = ledger.flights.get(answer.id);
+  const flight = lane?.flight;
+  if (!lane || !flight) return; // of a connection that was given up
+  ledger.flights.delete(answer.id);
+  lane.flight = undefined;
+  const { results } = answer;
+  if (results === undefined) {
+    postpone(turn, lane, flight, answer.problem);
+  } else {
+    const block = answer.block === undefined ? lane.block : (answer.block ?? undefined);
+    flight.entries.forEach(({ holding, sent }, index) => {
+      if (lane.holdings.get(holding.ordinal) !== holding || !isOpen(holding)) return; // settled by a version that came first
+      if (sent.kind !== "leaving") concludeReserve(turn, lane, holding, block, results[index]);
+      else if (holding.state === sent) concludeRelease(turn, lane, holding, block, results[index]);
+    });
+    seeBlock(turn, lane.cidr, block);
+    if (results.includes("refused")) lane.free = []; // not ours to take from, until a newer version says otherwise
+  }
+  turn.lanes.add(lane);
+}
+
+/** Nothing is known to be written: all of it is unsettled, and sent again. */
+function postpone(turn: Turn, lane: Lane, flight: Flight, problem: Problem | undefined): void {
+  lane.notBefore = (turn.now + (problem?.retryAfterMs ?? retryMs)) as Instant;
+  const found = problem && troubleOf(problem);
+  for (const { holding } of flight.entries) {
+    if (lane.holdings.get(holding.ordinal) !== holding || !isOpen(holding)) continue;
+    lane.due.add(holding);
+    const add = turn.ledger.adds.get(holding.attachment);
+    if (!add || !found || holding.state.kind !== "reserving") continue;
+    add.trouble = found;
+    if (!isWorthWaiting(found.reason)) failAdd(turn, add, found);
+  }
+}
+
+function concludeReserve(
+  turn: Turn,
+  lane: Lane,
+  holding: Holding,
+  block: Block | undefined,
+  result: IntentResult | undefined,
+): void {
+  if (holding.state.kind === "leaving") return; // settled by the view, and deleted since
+  switch (result) {
+    case "applied":
+    case "already": {
+      const holder = block && holderOf(block, holding.ordinal);
+      if (holder?.handle === holding.handle) return settleReserve(turn, holding, holder);
+      if (block) return lostPlace(turn, holding);
+      return void lane.due.add(holding); // asked again, the server shows the block
+    }
+    case "expectation":
+    case "refused":
+    case undefined:
+      return lostPlace(turn, holding);
+    default:
+      return impossible(result);
+  }
+}
+
+function concludeRelease(
+  turn: Turn,
+  lane: Lane,
+  holding: Holding,
+  block: Block | undefined,
+  result: IntentResult | undefined,
+): void {
+  if (holding.state.kind !== "leaving") return;
+  if (result !== "expectation") return letGo(turn, holding);
+  const holder = block && holderOf(block, holding.ordinal);
+  if (holder?.handle !== holding.handle) return letGo(turn, holding);
+  // Still ours, under another sequence: somebody rewrote it. Under the same one the copy we see is old: soon there is a newer one.
+  if (holder.sequence !== holding.state.sequence)
+    setState(turn, holding, { kind: "leaving", sequence: holder.sequence });
+  else lane.notBefore = (turn.now + retryMs) as Instant;
+  lane.due.add(holding);
+}
+
+/** Asks for one more block for the ADD that came first; whoever else wants the same waits for the same answer. */
+export function claim(turn: Turn, add: Add, want: Extract<Wanted, { kind: "any" }>): void {
+  const { ledger } = turn;
+  const key = want.pools.join(" ");
+  add.waitsFor = key;
+  const known = ledger.claims.get(key);
+  if (!ledger.online || (known && (known.id !== undefined || known.notBefore > turn.now))) return;
+  add.claims += 1;
+  if (add.claims > maxClaimsPerAdd) {
+    const why = `${maxClaimsPerAdd} blocks were claimed for it and none had a free address`;
+    return failAdd(turn, add, trouble("PoolExhausted", why, { details: ledger.placement.verdict(want.pools) }));
+  }
+  const id = ledger.nextId++;
+  ledger.claims.set(key, { id, since: turn.now, notBefore: turn.now });
+  const full = ownIn(ledger, want).map((lane) => lane.cidr);
+  turn.effects.push({ kind: "claim", id, pools: want.pools, full });
+}
+
+export interface ClaimAnswer {
+  readonly id: number;
+  readonly block?: { readonly cidr: BlockCidr; readonly block: Block | undefined } | undefined;
+  readonly problem?: Problem | undefined;
+}
+
+export function claimed(turn: Turn, answer: ClaimAnswer): void {
+  const { ledger } = turn;
+  const key = [...ledger.claims].find(([, { id }]) => id === answer.id)?.[0];
+  if (key === undefined) return;
+  ledger.claims.delete(key);
+  turn.roomChanged = true;
+  if (answer.block) return seeBlock(turn, answer.block.cidr, answer.block.block);
+  const problem = answer.problem ?? { reason: "Internal", message: "the server answered a claim with nothing" };
+  const found = troubleOf(problem);
+  const waits = isWorthWaiting(found.reason);
+  const notBefore = (turn.now + (problem.retryAfterMs ?? retryMs)) as Instant;
+  if (waits) ledger.claims.set(key, { id: undefined, since: turn.now, notBefore });
+  for (const add of [...ledger.adds.values()].filter(({ waitsFor }) => waitsFor === key)) {
+    add.trouble = found;
+    if (!waits) failAdd(turn, add, withVerdict(ledger, key, found));
+  }
+}
+
+function withVerdict(ledger: Ledger, key: string, found: Trouble): Trouble {
+  const details = ledger.placement.verdict(key.split(" ") as PoolName[]);
+  return { ...found, details: found.details === undefined ? details : `${found.details}; ${details}` };
+}
+
+/** What the server says, in our words; a reason of a newer server is an internal error for this agent. */
+function troubleOf({ reason, message }: Problem): Trouble {
+  return trouble(reasons.find((known) => known === reason) ?? "Internal", message);
+}
+
+/** What passes by itself within the time an ADD has. */
+function isWorthWaiting(reason: Reason): boolean {
+  return reason === "CommitTimeout" || reason === "ServerAway" || reason === "AgentStarting";
+}
+
+/** The connection is gone, and with it the answers: what was sent may be done, or still be done. */
+export function unsettle(turn: Turn): void {
+  const { ledger } = turn;
+  for (const lane of ledger.flights.values()) {
+    for (const { holding } of lane.flight?.entries ?? []) {
+      if (lane.holdings.get(holding.ordinal) === holding && isOpen(holding)) lane.due.add(holding);
+    }
+    lane.flight = undefined;
+  }
+  ledger.flights.clear();
+  ledger.claims.clear();
+}

@@ -1,0 +1,475 @@
+// The ledger's promises under every order of events that a seed can make: crashes, lost connections, commits carried out late or never,
+// other writers. Against the server's own rules for intents, on a model of the blocks.
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import fc from "fast-check";
+import { podHandle } from "../../shared/calico/attributes.ts";
+import { collect, freeOrdinals } from "../../shared/calico/block.ts";
+import { compareVersions } from "../../shared/calico/resource-version.ts";
+import type { Block } from "../../shared/calico/resources.ts";
+import { contains } from "../../shared/ip/cidr.ts";
+import type {
+  Address,
+  AttachmentId,
+  BlockCidr,
+  CidrText,
+  Instant,
+  NodeName,
+  PoolName,
+  UnixMs,
+} from "../../shared/kinds.ts";
+import type { AddRequest } from "../../shared/protocol/socket.ts";
+import { CalicoApi } from "../../test/model/calico-api.ts";
+import { check, type LedgerEvent, nextWake, replay, step } from "./ledger.ts";
+import { decodeRows, type JournalRow } from "./record.ts";
+import { attachmentId, type CallId, createLedger, type Ledger, type Placement, type RecordNumber } from "./state.ts";
+import type { Effect } from "./turn.ts";
+
+const node = "n1" as NodeName;
+const pools = [
+  { name: "blue", cidr: "10.0.0.0/28" as CidrText, blockSize: 30 },
+  { name: "six", cidr: "fd00::/124" as CidrText, blockSize: 126 },
+];
+
+const placement: Placement = {
+  wanted: ({ families }) => [
+    ...(families.ipv4 ? [{ kind: "any" as const, family: 4 as const, pools: ["blue" as PoolName] }] : []),
+    ...(families.ipv6 ? [{ kind: "any" as const, family: 6 as const, pools: ["six" as PoolName] }] : []),
+  ],
+  poolOf: (block) => pools.find(({ cidr }) => contains(cidr, block))?.name as PoolName | undefined,
+  freeOrdinals: (block) => freeOrdinals(collect(block, { now: 0 as UnixMs, cooldownSeconds: 0 })),
+  verdict: () => "blue: full",
+};
+
+type Commit = Extract<Effect, { kind: "commit" }>["commit"];
+type Claim = Extract<Effect, { kind: "claim" }>;
+/** Something on its way to a server; of an earlier connection it may still arrive, at any time. */
+type UnderWay = { readonly connection: number } & (
+  | { readonly kind: "commit"; readonly commit: Commit }
+  | { readonly kind: "claim"; readonly claim: Claim }
+);
+
+interface Pod {
+  readonly ask: AddRequest;
+  readonly id: AttachmentId;
+  state: "asked" | "live" | "refused" | "deleting" | "deleted";
+  addresses: readonly Address[];
+}
+
+/** One agent, its disk, its connection and its container runtime. */
+class Rig {
+  readonly api = new CalicoApi(pools);
+  readonly disk = new Map<string, JournalRow>();
+  readonly pods = new Map<AttachmentId, Pod>();
+  /** Harmed by a writer that released what was not its own: what follows from that is not held against us. */
+  readonly exempt = new Set<string>();
+  now = 1_000;
+  ledger: Ledger;
+  #records: { number: RecordNumber; rows: readonly JournalRow[] }[] = [];
+  #underWay: UnderWay[] = [];
+  #inbox: LedgerEvent[] = [];
+  #seen = new Map<BlockCidr, Block>();
+  #connection = 0;
+  #calls = new Map<CallId, Pod>();
+  #nextCall = 1;
+  #nextPod = 1;
+
+  constructor() {
+    this.ledger = createLedger({ node, handles: "off", placement }, this.now as Instant);
+  }
+
+  send(event: LedgerEvent): void {
+    for (const effect of step(this.ledger, event, this.now as Instant)) this.#perform(effect);
+  }
+
+  #perform(effect: Effect): void {
+    switch (effect.kind) {
+      case "journal":
+        this.#records.push(effect);
+        return;
+      case "commit":
+        this.#underWay.push({ kind: "commit", commit: effect.commit, connection: this.#connection });
+        return;
+      case "claim":
+        this.#underWay.push({ kind: "claim", claim: effect, connection: this.#connection });
+        return;
+      case "granted":
+        return this.#granted(
+          effect.call,
+          effect.places.map(({ address }) => address),
+        );
+      case "refused":
+        return this.#told(effect.call, "refused");
+      case "done":
+        return this.#told(effect.call, "deleted");
+      case "conflict":
+      case "reconnect":
+        return;
+    }
+  }
+
+  #granted(call: CallId, addresses: readonly Address[]): void {
+    const pod = this.#calls.get(call);
+    assert.ok(pod);
+    this.#calls.delete(call);
+    if (pod.state === "deleting" || pod.state === "deleted") return; // its runtime has given up on it
+    assert.equal(addresses.length, (pod.ask.families.ipv4 ? 1 : 0) + (pod.ask.families.ipv6 ? 1 : 0));
+    for (const other of this.pods.values()) {
+      if (other === pod || other.state !== "live") continue;
+      for (const address of addresses) {
+        if (!this.exempt.has(address)) assert.ok(!other.addresses.includes(address), `${address} has two owners`);
+      }
+    }
+    if (pod.state === "live") assert.deepEqual(addresses, pod.addresses, "a repeated ADD gave another address");
+    const onDisk = decodeRows(this.disk.values()).holdings.filter(
+      ({ attachment, state }) => attachment === pod.id && state.kind !== "withdrawn" && state.kind !== "leaving",
+    );
+    assert.deepEqual(
+      onDisk.map(({ address }) => address).sort(),
+      [...addresses].sort(),
+      "answered before it was on disk",
+    );
+    pod.state = "live";
+    pod.addresses = addresses;
+  }
+
+  #told(call: CallId, what: "refused" | "deleted"): void {
+    const pod = this.#calls.get(call);
+    this.#calls.delete(call);
+    if (!pod) return;
+    if (what === "deleted") {
+      pod.state = "deleted";
+      const rows = decodeRows(this.disk.values());
+      assert.ok(!rows.attachments.some(({ id }) => id === pod.id), "answered a DEL before it was on disk");
+    } else if (pod.state === "asked") pod.state = "refused";
+  }
+
+  #call(pod: Pod): CallId {
+    const call = this.#nextCall++ as CallId;
+    this.#calls.set(call, pod);
+    return call;
+  }
+
+  add(ipv4: boolean, ipv6: boolean): void {
+    const ask = addRequest({ containerId: `c${this.#nextPod++}`, families: { ipv4, ipv6 }, startedAt: this.now });
+    const pod: Pod = { ask, id: attachmentId(ask), state: "asked", addresses: [] };
+    this.pods.set(pod.id, pod);
+    this.addAgain(pod);
+  }
+
+  addAgain(pod: Pod): void {
+    if (pod.state !== "asked" && pod.state !== "live") return;
+    const { ask, id } = pod;
+    const owner = { handle: podHandle(ask.network, ask.containerId), attributes: { node, timestamp: ask.containerId } };
+    const deadline = (this.now + 30_000) as Instant;
+    this.send({ kind: "add", call: this.#call(pod), id, ask, owner, addedAt: this.now as UnixMs, deadline });
+  }
+
+  del(pod: Pod): void {
+    if (pod.state !== "deleted") pod.state = "deleting";
+    pod.addresses = [];
+    const { ask, id } = pod;
+    this.now += 1;
+    this.send({
+      kind: "del",
+      call: this.#call(pod),
+      id,
+      parts: ask,
+      handle: podHandle(ask.network, ask.containerId),
+      startedAt: this.now as UnixMs,
+      deadline: (this.now + 15_000) as Instant,
+      undoes: undefined,
+      spooled: false,
+    });
+  }
+
+  /** The disk reports what it was given so far, as one group. */
+  fsync(): void {
+    const upTo = this.#records.at(-1)?.number;
+    if (upTo === undefined) return;
+    this.#write(this.#records.length);
+    this.#records = [];
+    this.send({ kind: "journalled", upTo });
+  }
+
+  /** It fails; some of it may be on disk all the same. */
+  fsyncFails(written: number): void {
+    const upTo = this.#records.at(-1)?.number;
+    if (upTo === undefined) return;
+    this.#write(written % (this.#records.length + 1));
+    this.#records = [];
+    this.send({ kind: "journal-failed", upTo });
+  }
+
+  #write(count: number): void {
+    for (const { rows } of this.#records.slice(0, count)) {
+      for (const row of rows) {
+        const key = `${row.table} ${row.key}`;
+        if (row.value === null) this.disk.delete(key);
+        else this.disk.set(key, row);
+      }
+    }
+  }
+
+  crash(written: number): void {
+    this.#write(written % (this.#records.length + 1));
+    this.#records = [];
+    this.#calls.clear(); // whoever waited has lost its connection
+    this.#drop();
+    this.ledger = createLedger({ node, handles: "off", placement }, this.now as Instant);
+    replay(this.ledger, decodeRows(this.disk.values()), this.now as Instant, this.now as UnixMs);
+    for (const { id, state, addresses } of this.pods.values()) {
+      if (state !== "live" || addresses.some((address) => this.exempt.has(address))) continue;
+      assert.equal(check(this.ledger, id, addresses), undefined, "an answered ADD was forgotten");
+    }
+  }
+
+  disconnect(): void {
+    this.#drop();
+    this.send({ kind: "offline" });
+  }
+
+  #drop(): void {
+    this.#inbox = [];
+    this.#connection += 1;
+    this.#seen.clear();
+  }
+
+  connect(): void {
+    if (this.ledger.online) return;
+    this.#look();
+    for (const event of this.#inbox.splice(0)) this.send(event);
+    this.send({ kind: "online" });
+  }
+
+  /** What the stream would bring: blocks of this node that are newer than what was seen. */
+  #look(): void {
+    for (const [cidr, block] of this.api.blocks) {
+      const seen = this.#seen.get(cidr);
+      if (seen && compareVersions(seen.resourceVersion, block.resourceVersion) !== -1) continue;
+      this.#seen.set(cidr, block);
+      this.#inbox.push({ kind: "block", cidr, block });
+    }
+  }
+
+  /** A server carries out one of the requests under way, be its connection alive or not. */
+  serve(which: number): void {
+    const [served] = this.#underWay.splice(which % Math.max(1, this.#underWay.length), 1);
+    if (!served) return;
+    const replies = this.#serve(served);
+    if (served.connection === this.#connection && this.ledger.online) this.#inbox.push(...replies);
+  }
+
+  #serve(served: UnderWay): LedgerEvent[] {
+    if (served.kind === "claim") {
+      const [pool] = served.claim.pools;
+      const block = this.api.claim(node, pool ?? "");
+      const problem = { reason: "PoolExhausted", message: "no block left" };
+      const told = block ? { block: { cidr: block.cidr, block } } : { problem };
+      return [{ kind: "claimed", id: served.claim.id, ...told }];
+    }
+    const { id, block: cidr, intents } = served.commit;
+    const { results, block } = this.api.commit(node, cidr as BlockCidr, intents);
+    if (block && served.connection === this.#connection) this.#seen.set(block.cidr, block);
+    return [{ kind: "acknowledged", id, results, block }];
+  }
+
+  /** The server cannot tell; what it tried may or may not be done. */
+  stumble(which: number, done: boolean): void {
+    const [served] = this.#underWay.splice(which % Math.max(1, this.#underWay.length), 1);
+    if (!served) return;
+    if (done) this.#serve(served);
+    if (served.connection !== this.#connection || !this.ledger.online) return;
+    const problem = { reason: "CommitTimeout", message: "too slow", retryAfterMs: 500 };
+    if (served.kind === "commit") this.#inbox.push({ kind: "acknowledged", id: served.commit.id, problem });
+    else this.#inbox.push({ kind: "claimed", id: served.claim.id, problem });
+  }
+
+  lose(which: number): void {
+    const lost = this.#underWay[which % Math.max(1, this.#underWay.length)];
+    if (lost && lost.connection !== this.#connection) this.#underWay.splice(this.#underWay.indexOf(lost), 1);
+  }
+
+  receive(): void {
+    const event = this.#inbox.shift();
+    if (event) this.send(event);
+  }
+
+  watch(): void {
+    if (this.ledger.online) this.#look();
+  }
+
+  wait(ms: number): void {
+    this.now += ms;
+    this.send({ kind: "tick" });
+  }
+
+  harm(handle: string): void {
+    for (const [address, holder] of this.api.holders()) if (holder === handle) this.exempt.add(address);
+    this.api.releaseAllOf(handle);
+  }
+
+  /** Everything that can happen by itself has happened. */
+  settle(): void {
+    for (let round = 0; round < 400; round++) {
+      this.fsync();
+      this.connect();
+      this.watch();
+      while (this.#inbox.length > 0) this.receive();
+      if (this.#underWay.length > 0) this.serve(0);
+      else if (this.#records.length === 0 && this.#inbox.length === 0) {
+        const wake = nextWake(this.ledger);
+        if (wake === undefined) return;
+        this.now = Math.max(this.now, wake);
+        this.send({ kind: "tick" });
+      }
+    }
+    assert.fail("the ledger does not come to rest");
+  }
+}
+
+function addRequest(parts: Pick<AddRequest, "containerId" | "families" | "startedAt">): AddRequest {
+  return {
+    ...parts,
+    verb: "ADD",
+    protocol: 1,
+    request: `r-${parts.containerId}`,
+    network: "net",
+    cniVersion: "1.0.0",
+    ifname: "eth0",
+    podNamespace: "",
+    podName: "",
+    podUid: "",
+    deadline: parts.startedAt + 30_000,
+    ifnameIsFirst: true,
+    netns: "",
+    pools: { ipv4: [], ipv6: [] },
+    requested: [],
+    dropIn: true,
+    result: { prefix: "block", gateway: "" },
+  };
+}
+
+interface Move {
+  readonly act: (rig: Rig) => void;
+}
+
+/** A move that prints itself in a counterexample. */
+function move(what: string, act: (rig: Rig, n: number, flag: boolean) => void): fc.Arbitrary<Move> {
+  return fc.tuple(fc.nat({ max: 1000 }), fc.boolean()).map(([n, flag]) => ({
+    act: (rig: Rig) => act(rig, n, flag),
+    [fc.toStringMethod]: () => `${what} ${n} ${flag}`,
+  }));
+}
+
+function withPod(act: (rig: Rig, pod: Pod) => void): (rig: Rig, n: number) => void {
+  return (rig, n) => {
+    const pod = [...rig.pods.values()][n % Math.max(1, rig.pods.size)];
+    if (pod) act(rig, pod);
+  };
+}
+
+function withBlock(act: (rig: Rig, cidr: BlockCidr, n: number) => void): (rig: Rig, n: number) => void {
+  return (rig, n) => {
+    const cidr = [...rig.api.blocks.keys()][n % Math.max(1, rig.api.blocks.size)];
+    if (cidr) act(rig, cidr, n);
+  };
+}
+
+const moves: fc.Arbitrary<Move> = fc.oneof(
+  { weight: 6, arbitrary: move("add", (rig, n, ipv6) => rig.add(n % 4 > 0 || !ipv6, ipv6)) },
+  {
+    weight: 5,
+    arbitrary: move(
+      "del",
+      withPod((rig, pod) => rig.del(pod)),
+    ),
+  },
+  {
+    weight: 2,
+    arbitrary: move(
+      "add again",
+      withPod((rig, pod) => rig.addAgain(pod)),
+    ),
+  },
+  { weight: 8, arbitrary: move("fsync", (rig) => rig.fsync()) },
+  { weight: 1, arbitrary: move("fsync fails", (rig, n) => rig.fsyncFails(n)) },
+  { weight: 2, arbitrary: move("crash", (rig, n) => rig.crash(n)) },
+  { weight: 2, arbitrary: move("disconnect", (rig) => rig.disconnect()) },
+  { weight: 5, arbitrary: move("connect", (rig) => rig.connect()) },
+  { weight: 8, arbitrary: move("serve", (rig, n) => rig.serve(n)) },
+  { weight: 1, arbitrary: move("stumble", (rig, n, done) => rig.stumble(n, done)) },
+  { weight: 1, arbitrary: move("lose", (rig, n) => rig.lose(n)) },
+  { weight: 8, arbitrary: move("receive", (rig) => rig.receive()) },
+  { weight: 3, arbitrary: move("watch", (rig) => rig.watch()) },
+  { weight: 3, arbitrary: move("wait", (rig, n) => rig.wait([10, 700, 6_000, 31_000][n % 4] ?? 10)) },
+  {
+    weight: 2,
+    arbitrary: move(
+      "other takes",
+      withBlock((rig, cidr, n) => rig.api.takeFor(cidr, `other.${n % 5}`, "n2")),
+    ),
+  },
+  { weight: 1, arbitrary: move("other releases", (rig, n) => rig.api.releaseAllOf(`other.${n % 5}`)) },
+  {
+    weight: 1,
+    arbitrary: move(
+      "other rewrites",
+      withBlock((rig, cidr) => rig.api.touch(cidr)),
+    ),
+  },
+);
+/** A writer that releases what is not its own: its victim is taken back, or lost and never given to anybody else of ours. */
+const harm = move(
+  "harm",
+  withPod((rig, pod) => rig.harm(podHandle("net", pod.ask.containerId))),
+);
+
+function run(sequence: readonly Move[]): Rig {
+  const rig = new Rig();
+  rig.connect();
+  for (const { act } of sequence) act(rig);
+  rig.settle();
+  return rig;
+}
+
+/** Allocations of the API by handle, without those of the other writer. */
+function ours(rig: Rig): Map<string, string> {
+  return new Map([...rig.api.holders()].filter(([, handle]) => !handle.startsWith("other.")));
+}
+
+const runs = { numRuns: Number(process.env.CATTAIL_TEST_RUNS ?? 1500) };
+
+test("whatever happens in between, the API ends with exactly the addresses of the attachments that live", () => {
+  fc.assert(
+    fc.property(fc.array(moves, { maxLength: 150, size: "max" }), (sequence) => {
+      const rig = run(sequence);
+      // What the runtime was refused or never told about, it deletes; a DEL without an answer it repeats.
+      for (const pod of rig.pods.values()) if (pod.state !== "live" && pod.state !== "deleted") rig.del(pod);
+      rig.settle();
+      const expected = new Map<string, string>();
+      for (const { state, addresses, ask } of rig.pods.values()) {
+        if (state !== "live") continue;
+        for (const address of addresses) expected.set(address, podHandle("net", ask.containerId));
+      }
+      assert.deepEqual(new Map([...ours(rig)].sort()), new Map([...expected].sort()));
+      assert.equal(rig.ledger.attachments.size, [...rig.pods.values()].filter(({ state }) => state === "live").length);
+      assert.equal(rig.ledger.departing.size, 0);
+      for (const lane of rig.ledger.lanes.values()) assert.equal(lane.due.size, 0);
+    }),
+    runs,
+  );
+});
+
+test("a writer that releases what is not its own harms only the addresses that it released", () => {
+  const withHarm = fc.oneof({ weight: 20, arbitrary: moves }, { weight: 1, arbitrary: harm });
+  fc.assert(
+    fc.property(fc.array(withHarm, { maxLength: 150, size: "max" }), (sequence) => {
+      const rig = run(sequence);
+      for (const pod of rig.pods.values()) rig.del(pod);
+      rig.settle();
+      assert.deepEqual([...ours(rig)], []);
+    }),
+    runs,
+  );
+});

@@ -1,0 +1,284 @@
+// The ledger: which address of this node belongs to which attachment, and what follows from each event.
+// Decides only; it knows no disk, socket or clock. Its neighbours hold one concern each: adding, leaving, blocks, commits.
+import type { Block } from "../../shared/calico/resources.ts";
+import { type AttachmentId, type BlockCidr, type Instant, impossible, type UnixMs } from "../../shared/kinds.ts";
+import {
+  type AddEvent,
+  abandon,
+  add,
+  advance,
+  answer,
+  diskFails,
+  expire,
+  failAdd,
+  placeAll,
+  serverPatienceMs,
+} from "./adding.ts";
+import { seeBlock } from "./blocks.ts";
+import { type Answer, acknowledge, answerOverdueMs, type ClaimAnswer, claimed, flush, unsettle } from "./commits.ts";
+import {
+  answerDels,
+  clearSuspects,
+  collect,
+  type DelEvent,
+  del,
+  expireOrphans,
+  type GcEvent,
+  undelivered,
+} from "./leaving.ts";
+import type { Records } from "./record.ts";
+import {
+  type CallId,
+  type Holding,
+  holdingAt,
+  isDurable,
+  isOpen,
+  type Ledger,
+  laneOf,
+  neverWritten,
+  type RecordNumber,
+  rowName,
+} from "./state.ts";
+import { beginTurn, type Effect, journal, save, type Turn } from "./turn.ts";
+
+export type LedgerEvent =
+  | AddEvent
+  | DelEvent
+  | GcEvent
+  /** The caller hung up before its answer. */
+  | { readonly kind: "caller-gone"; readonly call: CallId }
+  /** The answer of an ADD could not be handed over. */
+  | { readonly kind: "undelivered"; readonly call: CallId; readonly id: AttachmentId; readonly request: string }
+  | { readonly kind: "journalled"; readonly upTo: RecordNumber }
+  /** All records from the last report up to this one: perhaps on disk, perhaps not. */
+  | { readonly kind: "journal-failed"; readonly upTo: RecordNumber }
+  | { readonly kind: "block"; readonly cidr: BlockCidr; readonly block: Block | undefined }
+  /** Pools, reservations, configuration or labels are not what they were. */
+  | { readonly kind: "rules-changed" }
+  /** Connected, and everything that concerns this node has been seen. */
+  | { readonly kind: "online" }
+  | { readonly kind: "offline" }
+  /** The view starts afresh: what is seen until `online` is a part. */
+  | { readonly kind: "incomplete" }
+  | ({ readonly kind: "acknowledged" } & Answer)
+  | ({ readonly kind: "claimed" } & ClaimAnswer)
+  /** Time has passed: due when `nextWake` says. */
+  | { readonly kind: "tick" };
+
+export function step(ledger: Ledger, event: LedgerEvent, now: Instant): Effect[] {
+  const turn = beginTurn(ledger, now);
+  take(turn, event);
+  do {
+    while (turn.roomChanged) placeAll(turn);
+    for (const id of turn.touched) {
+      turn.touched.delete(id);
+      const touched = ledger.adds.get(id);
+      if (touched) advance(turn, touched);
+    }
+  } while (turn.roomChanged);
+  journal(turn);
+  for (const lane of turn.lanes) flush(turn, lane);
+  answerDels(turn);
+  return turn.effects;
+}
+
+function take(turn: Turn, event: LedgerEvent): void {
+  switch (event.kind) {
+    case "add":
+      return add(turn, event);
+    case "del":
+      return del(turn, event);
+    case "gc":
+      return collect(turn, event);
+    case "caller-gone":
+      return abandon(turn, event.call);
+    case "undelivered":
+      return undelivered(turn, event.call, event.id, event.request);
+    case "journalled":
+      return journalled(turn, event.upTo);
+    case "journal-failed":
+      return journalFailed(turn, event.upTo);
+    case "block":
+      return seeBlock(turn, event.cidr, event.block);
+    case "rules-changed":
+      return rulesChanged(turn);
+    case "online":
+      return online(turn);
+    case "offline":
+      return offline(turn);
+    case "incomplete":
+      turn.ledger.complete = false;
+      return;
+    case "acknowledged":
+      return acknowledge(turn, event);
+    case "claimed":
+      return claimed(turn, event);
+    case "tick":
+      return tick(turn);
+    default:
+      impossible(event);
+  }
+}
+
+function journalled(turn: Turn, upTo: RecordNumber): void {
+  const { ledger } = turn;
+  ledger.durable = upTo;
+  ledger.diskFails = false;
+  for (const { rows } of confirmed(ledger, upTo)) {
+    for (const row of rows) {
+      if (row.table === "holding") {
+        turn.lanes.add(laneOf(ledger, row.block));
+        const holding = holdingAt(ledger, row.block, row.ordinal);
+        if (holding) clearSuspects(turn, [holding]);
+      } else if (row.table === "attachment") {
+        const add = ledger.adds.get(row.id);
+        if (add?.recorded !== undefined && add.recorded <= upTo) answer(turn, add);
+      }
+    }
+  }
+}
+
+function confirmed(ledger: Ledger, upTo: RecordNumber): Ledger["unconfirmed"] {
+  const after = ledger.unconfirmed.findIndex(({ number }) => number > upTo);
+  return ledger.unconfirmed.splice(0, after < 0 ? ledger.unconfirmed.length : after);
+}
+
+/** How long a failing disk is left alone before it is tried again. */
+const journalRetryMs = 1_000;
+
+function journalFailed(turn: Turn, upTo: RecordNumber): void {
+  const { ledger } = turn;
+  ledger.durable = upTo;
+  ledger.diskFails = true;
+  ledger.retryJournalAt = (turn.now + journalRetryMs) as Instant;
+  const failed = confirmed(ledger, upTo);
+  const adds = new Set<AttachmentId>();
+  for (const row of failed.flatMap(({ rows }) => rows)) {
+    ledger.unsaved.set(rowName(row), row);
+    if (row.table === "attachment") adds.add(row.id);
+    const holding = row.table === "holding" ? holdingAt(ledger, row.block, row.ordinal) : undefined;
+    if (!holding || holding.written > upTo) continue;
+    holding.written = neverWritten;
+    adds.add(holding.attachment);
+  }
+  for (const waiting of ledger.dels.values()) {
+    if (failed.some(({ number }) => number === waiting.record)) waiting.record = neverWritten;
+  }
+  for (const id of adds) {
+    const add = ledger.adds.get(id);
+    if (add) failAdd(turn, add, diskFails());
+  }
+}
+
+function retryJournal(turn: Turn): void {
+  const { ledger } = turn;
+  if (ledger.unsaved.size === 0 || ledger.retryJournalAt > turn.now) return;
+  for (const row of ledger.unsaved.values()) save(turn, row);
+}
+
+function rulesChanged(turn: Turn): void {
+  for (const lane of turn.ledger.lanes.values()) {
+    lane.free = undefined;
+    lane.pool = undefined;
+  }
+  turn.roomChanged = true;
+}
+
+function online(turn: Turn): void {
+  const { ledger } = turn;
+  ledger.online = true;
+  ledger.complete = true;
+  for (const lane of ledger.lanes.values()) turn.lanes.add(lane);
+  turn.roomChanged = true;
+}
+
+function offline(turn: Turn): void {
+  if (!turn.ledger.online) return;
+  turn.ledger.online = false;
+  turn.ledger.offlineSince = turn.now;
+  unsettle(turn);
+}
+
+function tick(turn: Turn): void {
+  const { ledger, now } = turn;
+  for (const waiting of [...ledger.adds.values()]) expire(turn, waiting);
+  expireOrphans(turn);
+  retryJournal(turn);
+  for (const lane of ledger.lanes.values()) if (lane.due.size > 0) turn.lanes.add(lane);
+  for (const [key, { id, notBefore }] of ledger.claims) {
+    if (id !== undefined || notBefore > now) continue;
+    ledger.claims.delete(key);
+    turn.roomChanged = true; // whoever still waits asks again
+  }
+  if (overdue(ledger).some((at) => at <= now)) turn.effects.push({ kind: "reconnect" });
+}
+
+function overdue(ledger: Ledger): Instant[] {
+  const flights = [...ledger.flights.values()].flatMap(({ flight }) => (flight ? [flight.since] : []));
+  const claims = [...ledger.claims.values()].flatMap(({ id, since }) => (id === undefined ? [] : [since]));
+  return [...flights, ...claims].map((since) => (since + answerOverdueMs) as Instant);
+}
+
+/** When a `tick` is due; undefined: nothing waits for time to pass. */
+export function nextWake(ledger: Ledger): Instant | undefined {
+  const { online } = ledger;
+  const waits = [
+    ...[...ledger.adds.values()].flatMap(({ callers, arrived }) => [
+      ...callers.map(({ deadline }) => deadline),
+      ...(online ? [] : [Math.max(ledger.offlineSince, arrived) + serverPatienceMs]),
+    ]),
+    ...[...ledger.dels.values()].map(({ record, patience, deadline }) =>
+      record > ledger.durable ? deadline : patience,
+    ),
+    ...ledger.orphans.values(),
+    ...[...ledger.lanes.values()].flatMap((lane) =>
+      online && !lane.flight && [...lane.due].some((holding) => isDurable(ledger, holding)) ? [lane.notBefore] : [],
+    ),
+    ...[...ledger.claims.values()].flatMap(({ id, notBefore }) => (id === undefined ? [notBefore] : [])),
+    ...overdue(ledger),
+    ...(ledger.unsaved.size > 0 ? [ledger.retryJournalAt] : []),
+  ];
+  return waits.length === 0 ? undefined : (Math.min(...waits) as Instant);
+}
+
+/** An ADD's process lives no longer, whatever its clock said. */
+const longestAddMs = 90_000;
+
+/** Takes over what the journal holds, before the first event. All that was sent and not acknowledged is unsettled. */
+export function replay(ledger: Ledger, records: Records, now: Instant, wall: UnixMs): void {
+  for (const attachment of records.attachments) {
+    ledger.attachments.set(attachment.id, attachment);
+    const leftMs = Math.min(Math.max(attachment.deadline - wall, 0), longestAddMs);
+    if (attachment.phase === "reserving") ledger.orphans.set(attachment.id, (now + leftMs) as Instant);
+  }
+  for (const holding of records.holdings) {
+    const lane = laneOf(ledger, holding.block);
+    lane.holdings.set(holding.ordinal, holding);
+    if (isOpen(holding)) lane.due.add(holding);
+    attach(ledger, holding);
+  }
+  for (const stone of [...records.tombstones].sort((a, b) => a.at - b.at)) {
+    ledger.tombstones.set(stone.id, stone);
+    const sharing = ledger.tombstonesOf.get(stone.handle) ?? new Set();
+    ledger.tombstonesOf.set(stone.handle, sharing.add(stone.id));
+  }
+}
+
+function attach(ledger: Ledger, holding: Holding): void {
+  const { kind } = holding.state;
+  const group = kind === "withdrawn" || kind === "leaving" ? ledger.departing : undefined;
+  if (!group) return void ledger.attachments.get(holding.attachment)?.holdings.add(holding);
+  const leaving = group.get(holding.attachment) ?? new Set();
+  group.set(holding.attachment, leaving.add(holding));
+}
+
+/** Undefined: it lives, and holds exactly these addresses among `previous`. */
+export function check(ledger: Ledger, id: AttachmentId, previous: readonly string[]): string | undefined {
+  const attachment = ledger.attachments.get(id);
+  if (attachment?.phase !== "owned") return "this agent knows no such attachment";
+  for (const { address, state } of attachment.holdings) {
+    if (state.kind === "lost") return `its address ${address} was taken by another writer`;
+    if (!previous.includes(address)) return `its address ${address} is not in prevResult`;
+  }
+  return undefined;
+}

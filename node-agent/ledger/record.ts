@@ -1,0 +1,140 @@
+// What stands on disk: one row per attachment, holding and tombstone, as JSON; written by state, not by change, so that replay is reading.
+// Leaves to others the database (journal-shell.ts) and what a row means (state.ts).
+import * as v from "valibot";
+import { addressAt } from "../../shared/ip/cidr.ts";
+import type { AttachmentId, BlockCidr, HandleId, Sequence, UnixMs } from "../../shared/kinds.ts";
+import type { Attachment, Holding, HoldingState, RecordNumber, Row, Tombstone } from "./state.ts";
+import { attachmentId, keyOf } from "./state.ts";
+
+/** Raised when an older agent could misread what a newer one wrote. */
+export const schemaVersion = 1;
+
+export const tables = ["attachment", "holding", "tombstone"] as const satisfies readonly Row["table"][];
+
+export interface JournalRow {
+  readonly table: Row["table"];
+  readonly key: string;
+  /** Null: the row is to be gone. */
+  readonly value: string | null;
+}
+
+export interface Records {
+  readonly attachments: readonly Attachment[];
+  readonly holdings: readonly Holding[];
+  readonly tombstones: readonly Tombstone[];
+}
+
+const parts = { network: v.string(), containerId: v.string(), ifname: v.string() };
+
+const attachmentRow = v.object({
+  ...parts,
+  handle: v.string(),
+  pod: v.string(),
+  asked: v.string(),
+  startedAt: v.number(),
+  addedAt: v.number(),
+  deadline: v.number(),
+  phase: v.picklist(["reserving", "owned"]),
+});
+
+const holdingRow = v.object({
+  block: v.string(),
+  ordinal: v.pipe(v.number(), v.integer(), v.minValue(0)),
+  attachment: v.string(),
+  handle: v.string(),
+  attributes: v.record(v.string(), v.string()),
+  request: v.string(),
+  state: v.picklist(["reserving", "owned", "withdrawn", "leaving", "lost"]),
+  /** In decimal: 64 bits do not fit a JSON number. */
+  sequence: v.optional(v.pipe(v.string(), v.regex(/^-?\d{1,19}$/))),
+});
+
+const tombstoneRow = v.object({
+  ...parts,
+  handle: v.string(),
+  at: v.number(),
+  covers: v.union([v.literal("handle"), v.array(v.object({ block: v.string(), ordinal: v.number() }))]),
+});
+
+export function encodeRow(row: Row, subject: Attachment | Holding | Tombstone | undefined): JournalRow {
+  return {
+    table: row.table,
+    key: keyOf(row),
+    value: subject === undefined ? null : JSON.stringify(contentOf(subject)),
+  };
+}
+
+function contentOf(subject: Attachment | Holding | Tombstone): object {
+  if ("covers" in subject) return { ...plainParts(subject), at: subject.at, covers: subject.covers };
+  if ("phase" in subject) {
+    const { pod, asked, startedAt, addedAt, deadline, phase } = subject;
+    return { ...plainParts(subject), pod, asked, startedAt, addedAt, deadline, phase };
+  }
+  const { block, ordinal, attachment, handle, attributes, request, state } = subject;
+  const sequence = "sequence" in state ? { sequence: String(state.sequence) } : {};
+  return { block, ordinal, attachment, handle, attributes, request, state: state.kind, ...sequence };
+}
+
+function plainParts({ network, containerId, ifname, handle }: Attachment | Tombstone): object {
+  return { network, containerId, ifname, handle };
+}
+
+/** Throws what valibot throws: a row that cannot be read makes the whole journal unreadable. */
+export function decodeRows(rows: Iterable<JournalRow>): Records {
+  const attachments: Attachment[] = [];
+  const holdings: Holding[] = [];
+  const tombstones: Tombstone[] = [];
+  for (const { table, value } of rows) {
+    const row: unknown = JSON.parse(value ?? "null");
+    if (table === "attachment") attachments.push(attachmentFrom(v.parse(attachmentRow, row)));
+    else if (table === "holding") holdings.push(holdingFrom(v.parse(holdingRow, row)));
+    else tombstones.push(tombstoneFrom(v.parse(tombstoneRow, row)));
+  }
+  return { attachments, holdings, tombstones };
+}
+
+// The journal is this program's own: brands are taken over, not checked again.
+
+function attachmentFrom(row: v.InferOutput<typeof attachmentRow>): Attachment {
+  return {
+    ...row,
+    id: attachmentId(row),
+    handle: row.handle as HandleId,
+    startedAt: row.startedAt as UnixMs,
+    addedAt: row.addedAt as UnixMs,
+    deadline: row.deadline as UnixMs,
+    answers: 0,
+    holdings: new Set(),
+  };
+}
+
+function holdingFrom(row: v.InferOutput<typeof holdingRow>): Holding {
+  const block = row.block as BlockCidr;
+  return {
+    block,
+    ordinal: row.ordinal,
+    address: addressAt(block, row.ordinal),
+    attachment: row.attachment as AttachmentId,
+    handle: row.handle as HandleId,
+    attributes: row.attributes,
+    request: row.request,
+    state: stateFrom(row),
+    sent: true, // it may have left before the crash
+    written: 0 as RecordNumber,
+  };
+}
+
+function stateFrom({ state, sequence }: v.InferOutput<typeof holdingRow>): HoldingState {
+  if (state === "owned" || state === "leaving") return { kind: state, sequence: BigInt(sequence ?? 0) as Sequence };
+  return { kind: state };
+}
+
+function tombstoneFrom(row: v.InferOutput<typeof tombstoneRow>): Tombstone {
+  return {
+    ...row,
+    id: attachmentId(row),
+    handle: row.handle as HandleId,
+    at: row.at as UnixMs,
+    covers: row.covers as Tombstone["covers"],
+  };
+}

@@ -1,0 +1,202 @@
+// One turn of the ledger: what an event changed so far, gathered so that it reaches the disk as one record and each block as one commit.
+// Leaves to its users why something changes.
+import { addressAt } from "../../shared/ip/cidr.ts";
+import { type AttachmentId, type BlockCidr, type Instant, impossible, invariant } from "../../shared/kinds.ts";
+import type { Commit } from "../../shared/protocol/stream.ts";
+import type { Trouble } from "../trouble.ts";
+import { encodeRow, type JournalRow } from "./record.ts";
+import {
+  type CallId,
+  type Holding,
+  holdingAt,
+  isOpen,
+  type Lane,
+  type Ledger,
+  laneOf,
+  neverWritten,
+  type RecordNumber,
+  type Row,
+  rowName,
+  type Tombstone,
+} from "./state.ts";
+
+export type Effect =
+  /** Reported back, in order, as `journalled` or `journal-failed`. */
+  | { readonly kind: "journal"; readonly number: RecordNumber; readonly rows: readonly JournalRow[] }
+  | { readonly kind: "commit"; readonly commit: Omit<Commit, "type"> }
+  | {
+      readonly kind: "claim";
+      readonly id: number;
+      readonly pools: readonly string[];
+      readonly full: readonly BlockCidr[];
+    }
+  | { readonly kind: "granted"; readonly call: CallId; readonly places: readonly Granted[]; readonly repeated: boolean }
+  | { readonly kind: "done"; readonly call: CallId }
+  | { readonly kind: "refused"; readonly call: CallId; readonly trouble: Trouble }
+  /** The API shows that somebody else changed what is ours. */
+  | { readonly kind: "conflict"; readonly what: Conflict; readonly holding: Holding }
+  /** The server owes an answer for too long: another connection may bring one. */
+  | { readonly kind: "reconnect" };
+
+export type Granted = Pick<Holding, "address" | "block">;
+export type Conflict = "taken" | "released" | "block_lost";
+
+export interface Turn {
+  readonly ledger: Ledger;
+  readonly now: Instant;
+  readonly effects: Effect[];
+  readonly number: RecordNumber;
+  readonly rows: Map<string, Row>;
+  /** Blocks that may have something to send. */
+  readonly lanes: Set<Lane>;
+  /** ADDs that may be complete. */
+  readonly touched: Set<AttachmentId>;
+  /** ADDs that found no room may find some now. */
+  roomChanged: boolean;
+}
+
+export function beginTurn(ledger: Ledger, now: Instant): Turn {
+  return {
+    ledger,
+    now,
+    effects: [],
+    number: (ledger.lastRecord + 1) as RecordNumber,
+    rows: new Map(),
+    lanes: new Set(),
+    touched: new Set(),
+    roomChanged: false,
+  };
+}
+
+export function refuse(turn: Turn, call: CallId, trouble: Trouble): void {
+  turn.effects.push({ kind: "refused", call, trouble });
+}
+
+/** What the row says at the end of the turn is what is written. */
+export function save(turn: Turn, row: Row): void {
+  turn.rows.set(rowName(row), row);
+  if (row.table !== "holding") return;
+  const holding = holdingAt(turn.ledger, row.block, row.ordinal);
+  if (holding) holding.written = turn.number;
+}
+
+export function setState(turn: Turn, holding: Holding, state: Holding["state"]): void {
+  const lane = laneOf(turn.ledger, holding.block);
+  invariant(lane.holdings.get(holding.ordinal) === holding, `${holding.address} is not held any more`);
+  holding.state = state;
+  if (state.kind !== "withdrawn") holding.sent = false; // what is under way for it is still its reserve
+  save(turn, { table: "holding", block: holding.block, ordinal: holding.ordinal });
+  turn.lanes.add(lane);
+  turn.touched.add(holding.attachment);
+  if (isOpen(holding)) lane.due.add(holding);
+  else lane.due.delete(holding);
+  if (state.kind === "withdrawn" || state.kind === "leaving") depart(turn.ledger, holding);
+}
+
+export function hold(
+  turn: Turn,
+  holding: Omit<Holding, "address" | "state" | "sent" | "written">,
+  state: Holding["state"],
+): Holding {
+  const lane = laneOf(turn.ledger, holding.block);
+  invariant(!lane.holdings.has(holding.ordinal), `${holding.block} ordinal ${holding.ordinal} is held already`);
+  const held = {
+    ...holding,
+    address: addressAt(holding.block, holding.ordinal),
+    state,
+    sent: false,
+    written: neverWritten,
+  };
+  lane.holdings.set(held.ordinal, held);
+  setState(turn, held, state);
+  return held;
+}
+
+/** Nothing of ours can be under way for it any more: the ordinal is like any other. */
+export function letGo(turn: Turn, holding: Holding): void {
+  const { ledger } = turn;
+  const lane = laneOf(ledger, holding.block);
+  if (lane.holdings.get(holding.ordinal) !== holding) return;
+  lane.holdings.delete(holding.ordinal);
+  lane.due.delete(holding);
+  lane.free = undefined;
+  ledger.attachments.get(holding.attachment)?.holdings.delete(holding);
+  const leaving = ledger.departing.get(holding.attachment);
+  leaving?.delete(holding);
+  if (leaving?.size === 0) ledger.departing.delete(holding.attachment);
+  // Of a suspect the disk has been told already that it is gone.
+  if (holding.state.kind !== "suspect")
+    save(turn, { table: "holding", block: holding.block, ordinal: holding.ordinal });
+  turn.touched.add(holding.attachment);
+  turn.roomChanged = true;
+  if (lane.block === undefined && lane.holdings.size === 0 && !lane.flight) ledger.lanes.delete(lane.cidr);
+}
+
+function depart(ledger: Ledger, holding: Holding): void {
+  ledger.attachments.get(holding.attachment)?.holdings.delete(holding);
+  const leaving = ledger.departing.get(holding.attachment);
+  if (leaving) leaving.add(holding);
+  else ledger.departing.set(holding.attachment, new Set([holding]));
+}
+
+/** Enough for the DELs of hours; the oldest make room. What it forbids, an ADD of long ago, is over by then. */
+const maxTombstones = 4096;
+
+export function bury(turn: Turn, stone: Tombstone): void {
+  const { ledger } = turn;
+  forgetTombstone(ledger, stone.id);
+  ledger.tombstones.set(stone.id, stone);
+  const sharing = ledger.tombstonesOf.get(stone.handle);
+  if (sharing) sharing.add(stone.id);
+  else ledger.tombstonesOf.set(stone.handle, new Set([stone.id]));
+  save(turn, { table: "tombstone", id: stone.id });
+  const [oldest] = ledger.tombstones.keys();
+  if (ledger.tombstones.size <= maxTombstones || oldest === undefined) return;
+  forgetTombstone(ledger, oldest);
+  save(turn, { table: "tombstone", id: oldest });
+}
+
+function forgetTombstone(ledger: Ledger, id: AttachmentId): void {
+  const stone = ledger.tombstones.get(id);
+  if (!stone) return;
+  ledger.tombstones.delete(id);
+  const sharing = ledger.tombstonesOf.get(stone.handle);
+  sharing?.delete(id);
+  if (sharing?.size === 0) ledger.tombstonesOf.delete(stone.handle);
+}
+
+/** Hands everything this turn changed to the journal as one record. */
+export function journal(turn: Turn): void {
+  const { ledger, number } = turn;
+  if (turn.rows.size === 0) return;
+  repeatUnsaved(turn);
+  const rows = [...turn.rows.values()];
+  ledger.lastRecord = number;
+  ledger.unconfirmed.push({ number, rows });
+  turn.effects.push({ kind: "journal", number, rows: rows.map((row) => encodeRow(row, subjectOf(ledger, row))) });
+}
+
+/** What failed travels with whatever is written next: a record on disk means that all before it are. */
+function repeatUnsaved(turn: Turn): void {
+  const { ledger } = turn;
+  for (const row of ledger.unsaved.values()) save(turn, row);
+  ledger.unsaved.clear();
+  for (const waiting of ledger.dels.values()) {
+    if (waiting.record === neverWritten) waiting.record = turn.number;
+  }
+}
+
+function subjectOf(ledger: Ledger, row: Row): Parameters<typeof encodeRow>[1] {
+  switch (row.table) {
+    case "attachment":
+      return ledger.attachments.get(row.id);
+    case "tombstone":
+      return ledger.tombstones.get(row.id);
+    case "holding": {
+      const holding = holdingAt(ledger, row.block, row.ordinal);
+      return holding?.state.kind === "suspect" ? undefined : holding;
+    }
+    default:
+      return impossible(row);
+  }
+}
