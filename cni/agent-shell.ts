@@ -26,8 +26,7 @@ export async function askAgent(socketPath: string, request: AgentRequest, patien
     const attempt = await oneAttempt(socketPath, bytes, patience.replyBy, abandoned);
     const again = attempt.kind === "unreachable" || (attempt.kind === "closed" && patience.mayAskTwice);
     if (!again || performance.now() + pauseMs >= patience.connectBy) return attempt;
-    const ended = await Promise.race([after(pauseMs), abandoned]);
-    if (ended !== undefined) return ended;
+    if ((await Promise.race([after(pauseMs), abandoned])) !== undefined) return attempt;
   }
 }
 
@@ -40,15 +39,13 @@ async function oneAttempt(
   const startedAt = performance.now();
   const connection = new Connection(bytes);
   const silent = after(replyBy - startedAt).then(
-    (): Exchange =>
-      connection.isSent
-        ? { kind: "silent", waitedMs: Math.round(performance.now() - startedAt) }
-        : { kind: "unreachable", why: `${socketPath} takes no request` },
+    (): Exchange => ({ kind: "silent", waitedMs: Math.round(performance.now() - startedAt) }),
   );
   connection.open(socketPath);
   const exchange = await Promise.race([connection.exchange, silent, abandoned]);
   connection.terminate();
-  return exchange;
+  const endedByUs = exchange.kind === "silent" || exchange.kind === "abandoned";
+  return endedByUs && !connection.isSent ? { kind: "unreachable", why: `${socketPath} takes no request` } : exchange;
 }
 
 /** One connection's life; `exchange` resolves with its first and only outcome. */

@@ -10,6 +10,15 @@ import { executable, fakeAgent, grant } from "./fake-agent-shell.ts";
 const defaultRounds = 200;
 const allowed = { factor: 3, plusMs: 9 };
 
+const call = {
+  CNI_COMMAND: "ADD",
+  CNI_CONTAINERID: "c0ffee01",
+  CNI_NETNS: "/run/netns/t1",
+  CNI_IFNAME: "eth0",
+  CNI_PATH: "/opt/cni/bin",
+  CNI_ARGS: "IgnoreUnknown=1;K8S_POD_NAMESPACE=ns1;K8S_POD_NAME=p1;K8S_POD_UID=u1",
+};
+
 /** Runs its programs in turn, so that a disturbance hits both, and prints each one's times in microseconds. */
 const stopwatch = `
 #define _GNU_SOURCE
@@ -84,15 +93,6 @@ async function measure(rounds: number): Promise<void> {
     rmSync(folder, { recursive: true, force: true });
   }
 }
-
-const call = {
-  CNI_COMMAND: "ADD",
-  CNI_CONTAINERID: "c0ffee01",
-  CNI_NETNS: "/run/netns/t1",
-  CNI_IFNAME: "eth0",
-  CNI_PATH: "/opt/cni/bin",
-  CNI_ARGS: "IgnoreUnknown=1;K8S_POD_NAMESPACE=ns1;K8S_POD_NAME=p1;K8S_POD_UID=u1",
-};
 
 function compiled(folder: string, name: string, source: string): string {
   const path = join(folder, name);

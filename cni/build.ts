@@ -2,7 +2,7 @@
 // machines with musl. Needs no network after `npm ci` (--musl fetches its runtime). Does nothing when nothing has changed.
 import { execFileSync } from "node:child_process";
 import { createHash } from "node:crypto";
-import { mkdirSync, mkdtempSync, readFileSync, renameSync, rmSync, writeFileSync } from "node:fs";
+import { existsSync, mkdirSync, mkdtempSync, readFileSync, renameSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { deafen } from "./deafen.ts";
 
@@ -33,7 +33,7 @@ function build(musl: boolean): void {
     }
     writeFileSync(output, executable);
     if (!musl) mustIgnoreItsEnvironment(output, deafened.comparisons > 0);
-    // Anew after the rename the stamp may be missing: then the next build does this work again, which is right.
+    // Killed between the two, the next build does this work again, which is right.
     renameSync(output, target);
     writeFileSync(stampPath, JSON.stringify({ inputs, digest: digestOf(inputs) }));
     console.log(`${name}: ${Math.round(executable.length / 1e6)} MB, ${inputs.length} files compiled in`);
@@ -45,8 +45,7 @@ function build(musl: boolean): void {
 function isUpToDate(target: string, stampPath: string): boolean {
   try {
     const { inputs, digest } = JSON.parse(readFileSync(stampPath, "utf8"));
-    readFileSync(target, { flag: "r" });
-    return digest === digestOf(inputs);
+    return existsSync(target) && digest === digestOf(inputs);
   } catch {
     return false;
   }

@@ -2,7 +2,7 @@
 // "agent:" in a name marks what the agent's state decides and the executable only carries.
 import assert from "node:assert/strict";
 import { writeFileSync } from "node:fs";
-import test from "node:test";
+import test, { suite } from "node:test";
 import type { AgentRequest, DelRequest } from "../shared/protocol/socket.ts";
 import { dropIn, execute, type FakeAgent, fakeAgent, grant, obliging, type Ran } from "./fake-agent-shell.ts";
 
@@ -280,13 +280,32 @@ test("case 30: an impossible IP= fails an ADD and no DEL", async () => {
   assertNone(await verb("DEL", configuration(agent, "1.0.0"), env));
 });
 
-test("case 31: without an agent an ADD fails with 11 in time", async () => {
-  await using agent = await fakeAgent();
-  await agent.stop();
-  const ran = await add(agent, "1.0.0");
-  assertError(ran, 11);
-  assert.ok(ran.tookMs < 10_000, `${ran.tookMs} ms`);
-  assert.deepEqual(agent.spooled(), []);
+// Together, because each waits for its whole budget.
+suite("without an agent", { concurrency: true }, () => {
+  test("case 31: without an agent an ADD fails with 11 in time", async () => {
+    await using agent = await fakeAgent();
+    await agent.stop();
+    const ran = await add(agent, "1.0.0");
+    assertError(ran, 11);
+    assert.ok(ran.tookMs < 10_000, `${ran.tookMs} ms`);
+    assert.deepEqual(agent.spooled(), []);
+  });
+
+  test("case 38: without an agent a DEL is queued on disk, or fails", async () => {
+    await using agent = await fakeAgent();
+    await agent.stop();
+    const unwritable = `${agent.folder}/file`;
+    writeFileSync(unwritable, "");
+    const badSpool = { cattail: { ...agent.own, spool: `${unwritable}/spool` } };
+    const [queued, failed] = await Promise.all([
+      verb("DEL", configuration(agent, "1.0.0")),
+      verb("DEL", configuration(agent, "1.0.0", {}, badSpool)),
+    ]);
+    assertNone(queued);
+    assert.ok(queued.tookMs < 5_000, `${queued.tookMs} ms`);
+    assert.deepEqual(agent.spooled().map(attachment), [theAttachment]);
+    assertError(failed, 11);
+  });
 });
 
 test("case 32, agent: a refusal for exhaustion is passed on and nothing is taken back twice", async () => {
@@ -343,22 +362,6 @@ test("case 37: DEL without an interface name is refused", async () => {
   await using agent = await fakeAgent();
   const env = { CNI_COMMAND: "DEL", CNI_CONTAINERID: "c0ffee01" };
   assert.match(assertError(await execute({ env, stdin: configuration(agent, "1.0.0") }), 4).msg, /CNI_IFNAME/);
-});
-
-test("case 38: without an agent a DEL is queued on disk, or fails", async () => {
-  await using agent = await fakeAgent();
-  await agent.stop();
-  const unwritable = `${agent.folder}/file`;
-  writeFileSync(unwritable, "");
-  const badSpool = { cattail: { ...agent.own, spool: `${unwritable}/spool` } };
-  const [queued, failed] = await Promise.all([
-    verb("DEL", configuration(agent, "1.0.0")),
-    verb("DEL", configuration(agent, "1.0.0", {}, badSpool)),
-  ]);
-  assertNone(queued);
-  assert.ok(queued.tookMs < 5_000, `${queued.tookMs} ms`);
-  assert.deepEqual(agent.spooled().map(attachment), [theAttachment]);
-  assertError(failed, 11);
 });
 
 test("case 39: CHECK needs 0.4.0 and a prevResult; agent: and its addresses in it", async () => {

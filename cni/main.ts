@@ -9,7 +9,7 @@ import { type Complaint, cniCode, complaint, errorDocument, refusalOf } from "./
 import { runFlag } from "./flags-shell.ts";
 import { addTimeoutMs, type Places } from "./ipam-config.ts";
 import { cniVersions, isSupported, newestCniVersion, parseNetconf } from "./netconf.ts";
-import { type Outcome, outcomeOf, spooled, undoOf } from "./outcome.ts";
+import { outcomeOf, spooled, undoOf } from "./outcome.ts";
 import { type Question, questionFor, type Run } from "./question.ts";
 import { versionDocument } from "./result.ts";
 import { scheduleOf, undoMs } from "./schedule.ts";
@@ -29,6 +29,7 @@ const run: Run = {
 };
 /** What errors are said in: the configuration's version once it is known. */
 let errorVersion: string = newestCniVersion;
+let hasPrinted = false;
 
 process.exit(await main());
 
@@ -77,29 +78,24 @@ async function carryOut(question: Question): Promise<number> {
   switch (outcome.kind) {
     case "success": {
       if (outcome.stdout === "" || (await print(outcome.stdout))) return success;
-      if (request.verb === "ADD") await undo(request, places);
+      if (outcome.undo) await undo(outcome.undo, places);
       return failure;
     }
     case "refused": {
-      if (outcome.undo && request.verb === "ADD") await undo(request, places);
+      if (outcome.undo) await undo(outcome.undo, places);
       await print(errorDocument(errorVersion, outcome.refusal));
       return failure;
     }
-    case "spool":
-      return queue(question, outcome);
+    case "spool": {
+      const problem = await spool(places.spoolPath, spooled(outcome.del, Date.now()));
+      if (problem === undefined) {
+        await note(`no agent: the release of ${outcome.del.containerId} is queued (request ${run.request})`);
+        return success;
+      }
+      await print(errorDocument(errorVersion, { ...outcome.otherwise, details: problem.message }));
+      return failure;
+    }
   }
-}
-
-async function queue(question: Question, outcome: Outcome & { kind: "spool" }): Promise<number> {
-  const { request, places } = question;
-  if (request.verb !== "DEL") return failure;
-  const problem = await spool(places.spoolPath, spooled(request, Date.now()));
-  if (problem === undefined) {
-    await note(`the agent is away: release of ${request.containerId} queued (request ${run.request})`);
-    return success;
-  }
-  await print(errorDocument(errorVersion, { ...outcome.otherwise, details: problem.message }));
-  return failure;
 }
 
 /** Nobody will ever use what this ADD was given: the agent is told, or finds it in its spool. */
@@ -170,8 +166,10 @@ function tooLarge(): Complaint {
   });
 }
 
-/** False when the caller is gone: a broken pipe. */
+/** False when the caller is gone (a broken pipe), or has had its one document already: at the limit two may want to speak. */
 function print(text: string): Promise<boolean> {
+  if (hasPrinted) return Promise.resolve(false);
+  hasPrinted = true;
   return bun.write(bun.stdout, text).then(
     () => true,
     () => false,

@@ -17,10 +17,12 @@ export type Exchange =
   | { readonly kind: "abandoned" };
 
 export type Outcome =
-  | { readonly kind: "success"; readonly stdout: string }
-  | { readonly kind: "refused"; readonly refusal: Refusal; readonly undo: boolean }
-  /** The release is a promise already; if the spool takes it, it is a success. */
-  | { readonly kind: "spool"; readonly otherwise: Refusal };
+  /** `undo`: the ADD to take back if nobody reads the answer. */
+  | { readonly kind: "success"; readonly stdout: string; readonly undo?: AddRequest }
+  /** `undo`: the ADD that may have been carried out all the same. */
+  | { readonly kind: "refused"; readonly refusal: Refusal; readonly undo?: AddRequest }
+  /** A DEL is a success as soon as the spool has it. */
+  | { readonly kind: "spool"; readonly del: DelRequest; readonly otherwise: Refusal };
 
 export function outcomeOf(question: Question, exchange: Exchange, dropIn: boolean): Outcome {
   const { request } = question;
@@ -34,7 +36,7 @@ export function outcomeOf(question: Question, exchange: Exchange, dropIn: boolea
     case "CHECK":
     case "GC":
       if (exchange.kind !== "reply") return refused(question, failureOf(question, exchange));
-      return exchange.reply.ok ? nothingToPrint : { kind: "refused", refusal: exchange.reply, undo: false };
+      return exchange.reply.ok ? nothingToPrint : { kind: "refused", refusal: exchange.reply };
   }
 }
 
@@ -42,22 +44,22 @@ const nothingToPrint: Outcome = { kind: "success", stdout: "" };
 
 function outcomeOfAdd(question: Question, request: AddRequest, exchange: Exchange, dropIn: boolean): Outcome {
   if (exchange.kind === "unreachable") return refused(question, failureOf(question, exchange));
-  if (exchange.kind !== "reply") return refused(question, failureOf(question, exchange), true);
+  if (exchange.kind !== "reply") return refused(question, failureOf(question, exchange), request);
   const { reply } = exchange;
-  if (!reply.ok) return { kind: "refused", refusal: reply, undo: false };
+  if (!reply.ok) return { kind: "refused", refusal: reply };
   if ((reply.ips ?? []).length === 0) {
     const empty = complaint(cniCode.decoding, "Internal", "the agent's answer holds no address", agentsFault);
-    return refused(question, empty, true);
+    return refused(question, empty, request);
   }
   const result = resultDocument(question.cniVersion, dropIn, reply, question.routes);
-  return result.ok ? { kind: "success", stdout: result.stdout } : refused(question, result, request.verb === "ADD");
+  return result.ok ? { kind: "success", stdout: result.stdout, undo: request } : refused(question, result, request);
 }
 
 function outcomeOfDel(request: DelRequest, exchange: Exchange): Outcome {
   if (exchange.kind === "reply" && exchange.reply.ok) return nothingToPrint;
   // An agent that says no for good would say so again when it finds the record in its spool.
   if (exchange.kind === "reply" && !exchange.reply.ok && exchange.reply.code !== cniCode.tryLater) {
-    return { kind: "refused", refusal: exchange.reply, undo: false };
+    return { kind: "refused", refusal: exchange.reply };
   }
   const away = complaint(
     cniCode.tryLater,
@@ -67,7 +69,7 @@ function outcomeOfDel(request: DelRequest, exchange: Exchange): Outcome {
       next: "Check the agent on this node, and that its spool directory can be written",
     },
   );
-  return { kind: "spool", otherwise: refusalOf(away, { command: "DEL", ...request }) };
+  return { kind: "spool", del: request, otherwise: refusalOf(away, { command: "DEL", ...request }) };
 }
 
 /** 50 is the only answer that tells a runtime to wait; 51 only the agent can know. */
@@ -78,7 +80,7 @@ function outcomeOfStatus(question: Question, exchange: Exchange): Outcome {
   const { reply } = exchange;
   if (reply.ok) return nothingToPrint;
   const code = reply.code === cniCode.notAvailableAndLimited ? reply.code : cniCode.notAvailable;
-  return { kind: "refused", refusal: { ...reply, code }, undo: false };
+  return { kind: "refused", refusal: { ...reply, code } };
 }
 
 const agentsFault = { next: "Check that the agent and this executable are of the same release" };
@@ -106,10 +108,11 @@ function failureOf(question: Question, exchange: Exclude<Exchange, { kind: "repl
   }
 }
 
-function refused(question: Question, found: Complaint, undo = false): Outcome {
+function refused(question: Question, found: Complaint, undo?: AddRequest): Outcome {
   const { request } = question;
   const nobody = { podNamespace: "", podName: "", containerId: "" };
-  return { kind: "refused", refusal: refusalOf(found, { command: request.verb, ...nobody, ...request }), undo };
+  const refusal = refusalOf(found, { command: request.verb, ...nobody, ...request });
+  return { kind: "refused", refusal, ...(undo === undefined ? {} : { undo }) };
 }
 
 /** Takes back what this very ADD may have been given, and forbids what it may still be given (spec/cni.md 3.3). */
