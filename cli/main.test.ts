@@ -46,8 +46,11 @@ test("an unknown command, flag or value ends with 2 and names the nearest", () =
       ["version", "-o", "xml"],
       '"xml" is not allowed for "output" (reason BadConfig). Write table, json, yaml or name\n',
     ],
-    [["completion", "zhs"], 'cattail: completion for no known shell (reason BadRequest). Did you mean "zsh"?\n'],
-    [["completion", "bash", "x"], "Write one of bash, zsh, fish\n"],
+    [
+      ["completion", "zhs"],
+      'cattail: "completion" takes the name of a shell (reason BadRequest). Did you mean "zsh"?\n',
+    ],
+    [["completion", "bash", "x"], "Write one of bash, zsh, fish and nothing more\n"],
   ] as const) {
     const { status, stdout, stderr } = cattail(argv);
     assert.deepEqual([status, stdout], [2, ""], argv.join(" "));

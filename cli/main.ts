@@ -58,8 +58,8 @@ function completion([shell, ...rest]: readonly string[]): number {
     process.stdout.write(completionScript(known, [...commands, ...selfCommands]));
     return exitCode.ok;
   }
-  const guess = shell === undefined ? "" : suggestion(shell, completionShells);
-  const next = guess || ` Write one of ${completionShells.join(", ")}`;
-  print(process.stderr, [`${name}: completion for no known shell (reason BadRequest).${next}`]);
+  const guess = known === undefined && shell !== undefined ? suggestion(shell, completionShells) : "";
+  const next = guess || ` Write one of ${completionShells.join(", ")} and nothing more`;
+  print(process.stderr, [`${name}: "completion" takes the name of a shell (reason BadRequest).${next}`]);
   return exitCode.usage;
 }

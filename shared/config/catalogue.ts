@@ -64,6 +64,24 @@ const server = {
     },
     keyFile: { kind: "path", needs: "tls.certFile", help: "PEM file of the private key of tls.certFile" },
   },
+  auth: {
+    audience: {
+      kind: "string",
+      default: "cattail-server",
+      help: "Audience that the tokens of clients must be made for",
+    },
+    agents: {
+      kind: "list",
+      item: { kind: "string" },
+      default: "cattail-system/cattail-agent",
+      help: "Service accounts, as namespace/name, whose tokens are those of agents; each speaks for the node it is bound to",
+    },
+    observers: {
+      kind: "list",
+      item: { kind: "string" },
+      help: "Service accounts, as namespace/name, that may see everything and write nothing",
+    },
+  },
   upstream: {
     staleAfter: {
       kind: "duration",

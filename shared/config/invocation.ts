@@ -37,12 +37,13 @@ export function wishOf<E extends Executable>(
   const all = [...commands, ...selfCommands];
   if (invocation.help) return say(helpText(executable, all));
   if (invocation.version) return say(`${version.component} ${version.version}\n`);
-  if (invocation.errors.length > 0) return { kind: "refuse", errors: invocation.errors };
   const [command, ...rest] = invocation.words;
   if (command !== undefined && !all.some(({ name }) => name === command)) {
     return { kind: "refuse", errors: [unknownCommand(version.component, command, all)] };
   }
-  if (command === "version" && rest.length === 0) return say(versionReport(version, invocation.command));
+  // Needs no configuration, so one that is refused does not matter; the command line does.
+  const isUsable = invocation.errors.length === 0;
+  if (command === "version" && rest.length === 0 && isUsable) return say(versionReport(version, invocation.command));
   if (loaded.kind === "refused") return { kind: "refuse", errors: loaded.errors };
   if (command === "config" && rest.length === 0) return say(configReport(loaded.provenance, invocation.command));
   if (selfCommands.some(({ name }) => name === command)) {

@@ -69,27 +69,26 @@ await runDaemon("server", async (frame) => {
   }
 }
 
-const endless = "frame.logger.info('Runs'); return { stop: async () => clearInterval(held) };";
+const endless = "return { stop: async () => clearInterval(held) };";
 
 test("SIGTERM drains and ends with 0; meanwhile it is not ready", async (t) => {
   const daemon = new Daemon(
     t,
-    `frame.logger.info("Runs");
-     return { stop: async () => {
+    `     return { stop: async () => {
        frame.logger.info("Drained", { value: frame.health.report("ready").text });
        clearInterval(held);
      } };`,
   );
-  await daemon.saw("Runs");
+  await daemon.saw("Started");
   daemon.child.kill("SIGTERM");
   assert.deepEqual(await daemon.ended(), { code: 0, errors: "" });
-  assert.deepEqual(daemon.messages(), ["Started", "Runs", "Began to drain", "Drained", "Stopped"]);
+  assert.deepEqual(daemon.messages(), ["Read the configuration", "Started", "Began to drain", "Drained", "Stopped"]);
   assert.match(daemon.lines[3] ?? "", /\[\+\]startup ok\\n\[-\]shutdown failed: draining/);
 });
 
 test("the second signal ends at once, as the signal would", async (t) => {
-  const daemon = new Daemon(t, "frame.logger.info('Runs'); return { stop: () => new Promise(() => {}) };");
-  await daemon.saw("Runs");
+  const daemon = new Daemon(t, "return { stop: () => new Promise(() => {}) };");
+  await daemon.saw("Started");
   daemon.child.kill("SIGINT");
   await daemon.saw("Began to drain");
   daemon.child.kill("SIGTERM");
@@ -156,7 +155,7 @@ test("the pages are served, and a port that is taken ends with 2", async (t) => 
   taken.close();
   await once(taken, "close");
   const daemon = new Daemon(t, endless, { argv: [`--ports-admin=${address.port}`, "--commit-max-in-flight=7"] });
-  await daemon.saw("Runs");
+  await daemon.saw("Started");
   const rows = (await (await fetch(`http://127.0.0.1:${address.port}/debug/config`)).json()) as {
     key: string;
     value: string;
@@ -168,7 +167,7 @@ test("the pages are served, and a port that is taken ends with 2", async (t) => 
 
 test("a variable that is no option is a warning in the log", async (t) => {
   const daemon = new Daemon(t, endless, { env: { CATTAIL_LOG_LEVL: "debug" } });
-  await daemon.saw("Runs");
+  await daemon.saw("Started");
   assert.match(daemon.lines[0] ?? "", /"level":"warn".*CATTAIL_LOG_LEVL: unknown, ignored\. Did you mean/);
   daemon.child.kill("SIGTERM");
   await daemon.ended();

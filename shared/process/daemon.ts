@@ -63,12 +63,13 @@ async function run<E extends Daemon>(
   let isStarted = false;
   health.check("live", "ping", () => undefined);
   health.check("ready", "startup", () => (isStarted ? undefined : "not started yet"));
-  logger.info("Started", { version: frame.version.version });
+  logger.info("Read the configuration", { version: frame.version.version, path: loaded.invocation.file });
   const running = await Promise.race([start(frame), stopAsked]).catch((error: unknown) => {
     if (!(error instanceof Failure)) withStack(frame);
     logger.error("Could not start", { err: error });
     return end(frame, exitOf(error));
   });
+  if (running !== undefined) logger.info("Started");
   isStarted = true;
   await stopAsked;
   health.check("ready", "shutdown", () => "draining");
