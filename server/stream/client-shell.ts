@@ -18,8 +18,8 @@ import {
 } from "../../shared/protocol/stream.ts";
 import { shortened } from "../../shared/reasons.ts";
 import type { Clock } from "../../shared/world.ts";
-import type { Claims } from "../commit/claims.ts";
-import type { Committer } from "../commit/committer.ts";
+import type { ClaimAnswer, Claims } from "../commit/claims.ts";
+import type { CommitAnswer, Committer } from "../commit/committer.ts";
 import { problem } from "../commit/problems.ts";
 import type { Store } from "../store/store.ts";
 import type { Audience } from "./audience.ts";
@@ -70,6 +70,7 @@ export class Client {
   #session: Session | undefined;
   #outstanding = 0;
   #closing: CloseReason | undefined;
+  #lastWord: { readonly code: number; readonly reason: string } | undefined;
 
   constructor(parts: ClientParts, ws: WebSocket, socket: Duplex, identity: Identity) {
     this.#parts = parts;
@@ -140,11 +141,13 @@ export class Client {
     this.#ws.ping();
   }
 
-  /** Tells it when to come back, and closes. */
+  /** Tells it when to come back, answers what it has asked already, and closes. */
   bye(why: CloseReason, code: number, reason: string, retryAfterMs: number): void {
     if (this.isClosing) return;
     this.#send("update", { type: "bye", reason, retryAfterMs });
-    this.#close(why, code, reason);
+    this.#closing = why;
+    this.#lastWord = { code, reason };
+    this.#closeWhenAnswered();
   }
 
   /** Without a word: nobody is there, or nobody listens. */
@@ -161,7 +164,13 @@ export class Client {
 
   #close(why: CloseReason, code: number, reason: string): void {
     this.#closing ??= why;
+    this.#lastWord = undefined;
     this.#ws.close(code, shortened(reason, maxCloseReasonChars).replace("…", "."));
+  }
+
+  #closeWhenAnswered(): void {
+    if (this.#lastWord === undefined || this.#outstanding > 0) return;
+    this.#close(this.#closing ?? "client", this.#lastWord.code, this.#lastWord.reason);
   }
 
   #heard(): void {
@@ -237,9 +246,14 @@ export class Client {
       handles: commit.handles,
     });
     this.#outstanding--;
-    if (answer.kind === "problem") return this.#send("ack", { type: "ack", id: commit.id, problem: answer.problem });
+    this.#acknowledge(commit.id, answer);
+    this.#closeWhenAnswered();
+  }
+
+  #acknowledge(id: number, answer: CommitAnswer): void {
+    if (answer.kind === "problem") return this.#send("ack", { type: "ack", id, problem: answer.problem });
     const told = answer.block === null ? null : blockToWire(this.#session?.answered(answer.block) ?? answer.block);
-    this.#send("ack", { type: "ack", id: commit.id, results: [...answer.results], block: told });
+    this.#send("ack", { type: "ack", id, results: [...answer.results], block: told });
     this.#parts.due(this);
   }
 
@@ -253,6 +267,11 @@ export class Client {
     const request = { node, pools: pools as PoolName[], full: new Set(full as BlockCidr[]) };
     const answer = await this.#parts.claims.claim(request);
     this.#outstanding--;
+    this.#claimed(id, answer);
+    this.#closeWhenAnswered();
+  }
+
+  #claimed(id: number, answer: ClaimAnswer): void {
     if (answer.kind === "problem") return this.#send("ack", { type: "claimed", id, problem: answer.problem });
     const told = blockToWire(this.#session?.answered(answer.block) ?? answer.block);
     this.#send("ack", { type: "claimed", id, block: told });
@@ -265,7 +284,7 @@ export class Client {
   }
 
   #send(type: SentType, message: ServerMessage): void {
-    if (!this.isClosing) this.#write(type, frameOf(message));
+    if (!this.isClosing || this.#lastWord !== undefined) this.#write(type, frameOf(message));
   }
 
   /** Past `ws`, which would frame it anew for each socket. Safe since nothing is compressed and `ws` sends no data of its own. */

@@ -1,0 +1,241 @@
+// The cache server put together: upstream, store, stream, commits, pages. main.ts runs it; the demo and tests start it in their process.
+// Leaves to others: where options come from, and when the process ends (shared/process).
+import { hostname } from "node:os";
+import type { ApiGroup } from "../shared/calico/resources.ts";
+import { type Kind, kinds } from "../shared/calico/resources.ts";
+import type { Config } from "../shared/config/catalogue.ts";
+import { type MetricHandles, serverMetrics } from "../shared/metrics.ts";
+import type { Running } from "../shared/process/daemon.ts";
+import type { Frame } from "../shared/process/frame.ts";
+import { Claims } from "./commit/claims.ts";
+import { Committer } from "./commit/committer.ts";
+import { Desk } from "./commit/desk.ts";
+import { FairLimiter } from "./commit/fair-limiter.ts";
+import { Store } from "./store/store.ts";
+import { Hub } from "./stream/hub-shell.ts";
+import { tokenVerifier, type Verifier } from "./stream/identity.ts";
+import { type Door, listenStream } from "./stream/listener-shell.ts";
+import type { Api } from "./upstream/api.ts";
+import { createApi } from "./upstream/client-shell.ts";
+import { type Connection, connectByKubeconfig, connectInCluster } from "./upstream/connection-shell.ts";
+import { discoverGroup } from "./upstream/discovery.ts";
+import { Http } from "./upstream/http-shell.ts";
+import { requestCounter, startUpstream, type Upstream } from "./upstream/upstream-shell.ts";
+import { statusPages } from "./web/pages-shell.ts";
+
+export interface RunningServer extends Running {
+  /** `ws://127.0.0.1:4480/v1/stream` */
+  readonly streamUrl: string;
+  /** Resolves when nothing is being written for agents, handles that trail behind included. */
+  idle(): Promise<void>;
+}
+
+/** A client that hears nothing for three of these moves on. */
+const heartbeatMs = 10_000;
+/** Requests under way for commits and claims as long as `commit.maxInFlight` leaves it to us. */
+const defaultMaxInFlight = 32;
+const discoveryRetryMs = 2_000;
+/** At the end, for what was begun for agents; then it is left to the next server, whose agents ask again. */
+const lastWritesMs = 10_000;
+
+type Metrics = MetricHandles<typeof serverMetrics>;
+
+/** What exists once it is known which resources Calico has here. */
+interface Core {
+  readonly group: ApiGroup;
+  readonly upstream: Upstream;
+  readonly committer: Committer;
+  readonly claims: Claims;
+  readonly hub: Hub;
+}
+
+/** Runs at once; what it still waits for is told by its checks of readiness. */
+export async function startServer(frame: Frame<"server">, given?: Connection): Promise<RunningServer> {
+  const { logger, clock, random, health } = frame;
+  const config = frame.config();
+  const metrics = frame.metrics.create(serverMetrics);
+  const connection = given ?? (await connect(config, frame));
+  const replica = `${hostname()}-${random.hex(2)}`;
+  const http = new Http({ connection, clock, userAgent: userAgent(frame), onAnswer: requestCounter(metrics) });
+  const api = createApi(http);
+  const store = new Store(clock, (err) => logger.error("A listener of the store failed", { reason: "Internal", err }));
+  const limiter = new FairLimiter(inFlightLimit(config), clock);
+  frame.onReload(() => {
+    limiter.limit = inFlightLimit(frame.config());
+  });
+  const verifier = tokenVerifier(api, clock, {
+    audience: config.auth.audience,
+    agents: config.auth.agents,
+    observers: config.auth.observers ?? [],
+  });
+
+  let core: Core | undefined;
+  let isStopping = false;
+  const discovery = untilKnown(frame, config.apiGroup, api, () => isStopping).then((group) => {
+    if (group === undefined) return;
+    const log = logger.with({ replica });
+    const upstream = startUpstream({ http, store, group, clock, random, log: logger, metrics });
+    const desk = new Desk({ api, group, store, limiter, clock, random, onSetback: counting(metrics) });
+    const committer = new Committer(desk, log, metrics);
+    const claims = new Claims(desk, random, log, metrics);
+    const { version } = frame.version;
+    const hub = new Hub({
+      store,
+      committer,
+      claims,
+      group,
+      clock,
+      random,
+      logger,
+      metrics,
+      replica,
+      version,
+      heartbeatMs,
+    });
+    core = { group, upstream, committer, claims, hub };
+  });
+
+  const certificate =
+    config.tls.certFile === undefined || config.tls.keyFile === undefined
+      ? undefined
+      : await frame.files.certificate("server", config.tls.certFile, config.tls.keyFile);
+  const listener = await listenStream({
+    host: config.listen.stream,
+    port: config.ports.stream,
+    certificate,
+    door: () => doorTo(core, store, verifier, isStopping),
+    random,
+    logger,
+    metrics,
+  });
+
+  health.check("ready", "streams", () => (isStopping ? "draining" : undefined));
+  health.check("ready", "synced", () => unsynced(store, core));
+  health.check("ready", "fresh", () => stale(store, frame.config().upstream.staleAfterMs));
+  const commit = () => ({
+    inFlight: limiter.inFlight,
+    limit: limiter.limit,
+    queued: limiter.queued,
+    waitingForBlocks: core?.committer.queued ?? 0,
+    claims: core?.claims.underWay ?? 0,
+  });
+  frame.metrics.beforeScrape(() => {
+    core?.upstream.measure();
+    core?.hub.measure();
+    const { inFlight, limit, queued, waitingForBlocks } = commit();
+    metrics.commitInFlight.set(inFlight);
+    metrics.commitLimit.set(limit);
+    metrics.commitQueued.set(queued + waitingForBlocks);
+  });
+  const pages = statusPages({
+    clock,
+    replica,
+    version: frame.version.version,
+    store,
+    apiGroup: () => core?.group,
+    streamUrl: () => listener.url,
+    resources: () => core?.upstream.status() ?? [],
+    clients: () => core?.hub.status() ?? [],
+    commit,
+  });
+  for (const [path, page] of pages) frame.adminPage(path, page);
+
+  const idle = async (): Promise<void> => {
+    await core?.claims.idle();
+    await core?.committer.idle();
+  };
+  return {
+    streamUrl: listener.url,
+    idle,
+    async stop() {
+      isStopping = true;
+      await core?.hub.drain();
+      await listener.close();
+      await within(lastWritesMs, idle(), frame);
+      await core?.upstream.stop();
+      http.stop();
+      await discovery;
+    },
+  };
+}
+
+function connect({ kubeconfig }: Config<"server">, { clock }: Frame<"server">): Promise<Connection> {
+  if (kubeconfig !== undefined) return connectByKubeconfig(kubeconfig, clock);
+  return Promise.resolve(connectInCluster(process.env, clock));
+}
+
+/** `<product>/<version> (<os>/<arch>) <component>`: the API server's audit log and metrics show it (kube-watch 10). */
+function userAgent({ version }: Frame<"server">): string {
+  return `${version.component}/${version.version} (${process.platform}/${process.arch})`;
+}
+
+function inFlightLimit({ commit }: Config<"server">): number {
+  return commit.maxInFlight === 0 ? defaultMaxInFlight : commit.maxInFlight;
+}
+
+function counting(metrics: Metrics): (what: "conflict" | "throttled", kind: Kind) => void {
+  return (what, resource) => {
+    if (what === "conflict") metrics.commitConflicts.inc({ resource });
+    else metrics.commitThrottled.inc({ resource });
+  };
+}
+
+/** Asks until the API server answers. Undefined: stopped before that. */
+async function untilKnown(
+  { logger, clock, health }: Frame<"server">,
+  configured: Config<"server">["apiGroup"],
+  api: Api,
+  isStopping: () => boolean,
+): Promise<ApiGroup | undefined> {
+  if (configured !== "auto") return configured;
+  let problem: string | undefined = "the API server has not been asked yet";
+  health.check("ready", "discovery", () => problem);
+  while (!isStopping()) {
+    try {
+      const group = await discoverGroup(api);
+      problem = undefined;
+      return group;
+    } catch (err) {
+      if (isStopping()) break;
+      problem = String(err);
+      logger.warn("Could not ask the API server where Calico's resources are", { err });
+      await new Promise<void>((wake) => clock.after(discoveryRetryMs, wake));
+    }
+  }
+  return undefined;
+}
+
+function doorTo(core: Core | undefined, store: Store, verifier: Verifier, isStopping: boolean): Door | string {
+  if (isStopping) return "this server stops";
+  if (core === undefined) return "this server has not reached the API server yet";
+  // A partial view would be taken for the whole: what is missing in it would be forgotten.
+  if (!store.synced() || core.hub.lineage === undefined) return "this server has not read everything yet";
+  return { hub: core.hub, verifier };
+}
+
+function unsynced(store: Store, core: Core | undefined): string | undefined {
+  const waiting = kinds.filter((kind) => !store.freshness(kind).synced);
+  if (waiting.length === 0)
+    return core?.hub.lineage === undefined ? "the namespace kube-system is not there" : undefined;
+  const problems = core?.upstream.status().flatMap(({ problem }) => problem ?? []) ?? [];
+  return [`not read yet: ${waiting.join(", ")}`, ...new Set(problems)].join("; ");
+}
+
+function stale(store: Store, staleAfterMs: number): string | undefined {
+  const old = kinds.filter((kind) => store.freshness(kind).ageMs > staleAfterMs);
+  if (old.length === 0) return undefined;
+  const oldest = Math.max(...old.map((kind) => store.freshness(kind).ageMs));
+  return `not heard of for up to ${Math.round(oldest / 1000)} s: ${old.join(", ")}`;
+}
+
+async function within(limitMs: number, work: Promise<void>, { clock, logger }: Frame<"server">): Promise<void> {
+  let cancel = (): void => {};
+  const limit = new Promise<void>((resolve) => {
+    cancel = clock.after(limitMs, () => {
+      logger.warn("Left writes to the next server, as they took too long", { seconds: limitMs / 1000 });
+      resolve();
+    });
+  });
+  await Promise.race([work, limit]);
+  cancel();
+}
