@@ -84,9 +84,7 @@ function outcomeOfStatus(question: Question, exchange: Exchange): Outcome {
 }
 
 const agentsFault = { next: "Check that the agent and this executable are of the same release" };
-const checkAgent = {
-  next: "Check the agent on this node: kubectl -n kube-system get pods -l app.kubernetes.io/name=cattail",
-};
+const checkAgent = { next: "Check that cattail-agent runs on this node and listens there" };
 
 function failureOf(question: Question, exchange: Exclude<Exchange, { kind: "reply" }>): Complaint {
   switch (exchange.kind) {
