@@ -147,7 +147,7 @@ export function lostPlace(turn: Turn, holding: Holding): void {
   const { ledger } = turn;
   const add = ledger.adds.get(holding.attachment);
   const wanted = holding.state.kind === "reserving";
-  if (wanted && ledger.attachments.has(holding.attachment) && !add?.took.has(holding)) {
+  if (wanted && ledger.attachments.get(holding.attachment)?.phase === "owned" && !add?.took.has(holding)) {
     return setState(turn, holding, { kind: "lost" }); // of an answered ADD, which goes on using it
   }
   cover(turn, holding);

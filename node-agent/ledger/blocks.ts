@@ -36,6 +36,11 @@ function reconcile(turn: Turn, lane: Lane): void {
     if (lane.block) compare(turn, lane.block, holding);
     else if (holding.state.kind === "owned") lose(turn, holding, "block_lost");
   }
+  turn.vacated.add(lane);
+}
+
+/** What turned up under the handle of a deleted attachment is released. */
+export function sweepLane(turn: Turn, lane: Lane): void {
   for (const stone of stonesIn(turn.ledger, lane)) sweep(turn, lane, stone);
 }
 

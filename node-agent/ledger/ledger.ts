@@ -14,7 +14,7 @@ import {
   placeAll,
   serverPatienceMs,
 } from "./adding.ts";
-import { seeBlock } from "./blocks.ts";
+import { seeBlock, sweepLane } from "./blocks.ts";
 import { type Answer, acknowledge, answerOverdueMs, type ClaimAnswer, claimed, flush, unsettle } from "./commits.ts";
 import {
   answerDels,
@@ -69,13 +69,15 @@ export function step(ledger: Ledger, event: LedgerEvent, now: Instant): Effect[]
   const turn = beginTurn(ledger, now);
   take(turn, event);
   do {
+    for (const lane of turn.vacated) sweepLane(turn, lane);
+    turn.vacated.clear();
     while (turn.roomChanged) placeAll(turn);
     for (const id of turn.touched) {
       turn.touched.delete(id);
       const touched = ledger.adds.get(id);
       if (touched) advance(turn, touched);
     }
-  } while (turn.roomChanged);
+  } while (turn.roomChanged || turn.vacated.size > 0);
   journal(turn);
   for (const lane of turn.lanes) flush(turn, lane);
   answerDels(turn);

@@ -48,7 +48,7 @@ export interface Holding extends Place {
   /** The call that took it: an undelivered ADD is undone by it. */
   readonly request: string;
   state: HoldingState;
-  /** Its present intent left this process, or an earlier one: only a settled one may be forgotten. */
+  /** A reserve for it has left this process or an earlier one, and copies of it may still be under way. */
   sent: boolean;
   /** The record that says what is said here. */
   written: RecordNumber;

@@ -49,6 +49,8 @@ export interface Turn {
   readonly rows: Map<string, Row>;
   /** Blocks that may have something to send. */
   readonly lanes: Set<Lane>;
+  /** Blocks in which an ordinal is not ours any more, whoever has it now. */
+  readonly vacated: Set<Lane>;
   /** ADDs that may be complete. */
   readonly touched: Set<AttachmentId>;
   /** ADDs that found no room may find some now. */
@@ -63,6 +65,7 @@ export function beginTurn(ledger: Ledger, now: Instant): Turn {
     number: (ledger.lastRecord + 1) as RecordNumber,
     rows: new Map(),
     lanes: new Set(),
+    vacated: new Set(),
     touched: new Set(),
     roomChanged: false,
   };
@@ -84,7 +87,6 @@ export function setState(turn: Turn, holding: Holding, state: Holding["state"]):
   const lane = laneOf(turn.ledger, holding.block);
   invariant(lane.holdings.get(holding.ordinal) === holding, `${holding.address} is not held any more`);
   holding.state = state;
-  if (state.kind !== "withdrawn") holding.sent = false; // what is under way for it is still its reserve
   save(turn, { table: "holding", block: holding.block, ordinal: holding.ordinal });
   turn.lanes.add(lane);
   turn.touched.add(holding.attachment);
@@ -129,6 +131,7 @@ export function letGo(turn: Turn, holding: Holding): void {
     save(turn, { table: "holding", block: holding.block, ordinal: holding.ordinal });
   turn.touched.add(holding.attachment);
   turn.roomChanged = true;
+  turn.vacated.add(lane);
   if (lane.block === undefined && lane.holdings.size === 0 && !lane.flight) ledger.lanes.delete(lane.cidr);
 }
 
