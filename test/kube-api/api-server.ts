@@ -8,7 +8,17 @@ import { bootstrapRoles, isAllowed, mastersGroup } from "./rbac.ts";
 import { getObject, listObjects, matcher, type StartWatch, watchObjects } from "./reads.ts";
 import { type ApiRequest, type ResourceTarget, type Target, targetOf, type User } from "./request.ts";
 import { type AuthContext, authenticate, createReview, createToken, type Signer } from "./reviews.ts";
-import { forbidden, invalid, noSuchResource, Refusal, tooLarge, unauthorized } from "./status.ts";
+import {
+  badRequest,
+  forbidden,
+  invalid,
+  NoSuchPath,
+  notAllowedHere,
+  notFound,
+  Refusal,
+  tooLarge,
+  unauthorized,
+} from "./status.ts";
 import { Store } from "./store.ts";
 import { collectionOf, crdCollection, customType, keyOf, type ResourceType, Types } from "./types.ts";
 import {
@@ -160,8 +170,13 @@ export class ApiServer {
   #serve(request: ApiRequest, target: Target, user: User): Answer {
     if (target.kind === "path") return this.#servePath(request);
     const type = this.types.find(target.group, target.version, target.resource);
-    if (type === undefined || !hasSubresource(type, target.subresource)) throw noSuchResource();
-    if (type.namespaced && target.namespace === "" && target.name !== "") throw noSuchResource();
+    if (type === undefined) throw new NoSuchPath();
+    if (!hasSubresource(type, target.subresource))
+      throw notFound({ name: target.name, group: type.group, kind: type.plural });
+    if (target.name === "" && (target.verb === "update" || target.verb === "patch")) {
+      throw type.custom ? badRequest("name must be provided") : notAllowedHere();
+    }
+    if (type.namespaced && target.namespace === "" && target.name !== "") throw new NoSuchPath();
     requireVerb(type, target.verb);
     switch (target.verb) {
       case "get":
@@ -181,7 +196,7 @@ export class ApiServer {
       case "deletecollection":
         return this.#deleteCollection(type, target, request);
       default:
-        throw noSuchResource();
+        throw new NoSuchPath();
     }
   }
 
@@ -194,10 +209,10 @@ export class ApiServer {
   }
 
   #servePath(request: ApiRequest): Answer {
-    if (request.method !== "GET" && request.method !== "HEAD") throw noSuchResource();
     if (healthPaths.has(request.path)) return body(200, ["ok"]);
     const document = discover(this.types.all(), request.path);
-    if (document === undefined) throw noSuchResource();
+    if (document === undefined) throw new NoSuchPath();
+    if (request.method !== "GET" && request.method !== "HEAD") throw notAllowedHere();
     return body(200, [printJson(document)]);
   }
 

@@ -1,7 +1,7 @@
 // What the server says it serves: groups, versions and resources, as clients such as kubectl ask before anything else.
 // Only the unaggregated form; newer clients fall back to it.
 import type { JsonObject } from "./json.ts";
-import { noSuchResource } from "./status.ts";
+import { NoSuchPath } from "./status.ts";
 import { apiVersionOf, type ResourceType } from "./types.ts";
 
 /** The version whose behaviour is copied. */
@@ -37,7 +37,7 @@ export function discover(types: readonly ResourceType[], path: string): JsonObje
       return resourceList(types, parts[1] ?? "", parts[2] ?? "");
     case "openapi":
       if (parts[1] === "v3") return openApi(types, parts.slice(2).join("/"));
-      throw noSuchResource();
+      throw new NoSuchPath();
     default:
       return undefined;
   }
@@ -54,13 +54,13 @@ function groupInfo(types: readonly ResourceType[], group: string): JsonObject {
       version,
     }),
   );
-  if (versions.length === 0 || group === "") throw noSuchResource();
+  if (versions.length === 0 || group === "") throw new NoSuchPath();
   return { name: group, versions, preferredVersion: versions[0] };
 }
 
 function resourceList(types: readonly ResourceType[], group: string, version: string): JsonObject {
   const found = types.filter((type) => type.group === group && type.version === version);
-  if (found.length === 0) throw noSuchResource();
+  if (found.length === 0) throw new NoSuchPath();
   return {
     kind: "APIResourceList",
     ...(group === "" ? {} : { apiVersion: "v1" }),
@@ -102,7 +102,7 @@ function openApi(types: readonly ResourceType[], document: string): JsonObject {
     return { paths: Object.fromEntries(paths) };
   }
   const served = types.filter((type) => pathOf(type) === document);
-  if (served.length === 0) throw noSuchResource();
+  if (served.length === 0) throw new NoSuchPath();
   const parameters = ["dryRun", "fieldValidation", "fieldManager"].map((name) => ({
     name,
     in: "query",

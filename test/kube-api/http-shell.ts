@@ -134,7 +134,7 @@ function send(
   pieces: readonly string[],
   headers: Record<string, string | string[]> = {},
 ): void {
-  const type = pieces.length === 1 && pieces[0] === "ok" ? "text/plain" : "application/json";
+  const type = pieces[0]?.startsWith("{") ? "application/json" : "text/plain; charset=utf-8";
   outgoing.writeHead(code, { "content-type": type, "cache-control": "no-cache, private", ...headers });
   if (pieces.length <= piecesPerWrite) return void outgoing.end(pieces.join(""));
   let at = 0;

@@ -131,7 +131,7 @@ export function nameErrors(type: ResourceType, name: string): string[] {
       return name === "." || name === ".." || /[/%]/.test(name) ? [`may not be '.' or '..' or contain '/' or '%'`] : [];
     case "label":
       return [
-        ...(name.length > 63 ? ["must be no more than 63 bytes"] : []),
+        ...(name.length > 63 ? ["must be no more than 63 characters"] : []),
         ...(labelName.test(name)
           ? []
           : [
@@ -140,7 +140,7 @@ export function nameErrors(type: ResourceType, name: string): string[] {
       ];
     case "subdomain":
       return [
-        ...(name.length > 253 ? ["must be no more than 253 bytes"] : []),
+        ...(name.length > 253 ? ["must be no more than 253 characters"] : []),
         ...(subdomainName.test(name)
           ? []
           : [

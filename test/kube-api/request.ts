@@ -1,6 +1,6 @@
 // One API request, and what its method and path mean: verb, resource, namespace, name.
 // The words are those of authorization, the audit log and the fault rules.
-import { noSuchResource } from "./status.ts";
+import { NoSuchPath } from "./status.ts";
 
 export interface User {
   readonly username: string;
@@ -83,7 +83,7 @@ function decode(part: string): string {
   try {
     return decodeURIComponent(part);
   } catch {
-    throw noSuchResource();
+    throw new NoSuchPath();
   }
 }
 

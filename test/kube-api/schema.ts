@@ -1,5 +1,7 @@
 // Structural schemas of CustomResourceDefinitions: pruning of unknown fields, defaults and validation with the real server's words.
 // Not evaluated: CEL rules (x-kubernetes-validations) and combinators (allOf, anyOf, oneOf, not).
+
+import { isRawNumber } from "../../shared/json/lossless.ts";
 import { equalJson, isObject, type JsonObject } from "./json.ts";
 import type { Cause } from "./status.ts";
 
@@ -67,7 +69,7 @@ function schemaOf(schema: Schema, key: string): Schema | undefined {
   return schema.additionalProperties === true ? anything : undefined;
 }
 
-/** Fills in defaults. A null where none is allowed gives way to the default, if there is one. */
+/** Fills in defaults. A null where none is allowed counts as absent, but stays in a list. */
 export function applyDefaults(value: unknown, schema: Schema): unknown {
   if (Array.isArray(value)) {
     const items = schema.items;
@@ -75,10 +77,12 @@ export function applyDefaults(value: unknown, schema: Schema): unknown {
   }
   if (!isObject(value)) return value;
   const filled = new Map(Object.entries(value));
+  for (const [key, item] of filled) {
+    if (item === null && schemaOf(schema, key)?.nullable !== true && schemaOf(schema, key)?.type !== undefined)
+      filled.delete(key);
+  }
   for (const [key, inner] of Object.entries(schema.properties ?? {})) {
-    const present = filled.get(key);
-    const missing = present === undefined || (present === null && inner.nullable !== true);
-    if (missing && inner.default !== undefined) filled.set(key, inner.default);
+    if (!filled.has(key) && inner.default !== undefined) filled.set(key, inner.default);
   }
   for (const [key, item] of filled) {
     const inner = schemaOf(schema, key);
@@ -132,13 +136,15 @@ function hasType(value: unknown, schema: Schema): boolean {
 }
 
 function isInteger(value: unknown): boolean {
-  return typeof value === "bigint" || (typeof value === "number" && Number.isInteger(value));
+  return typeOf(value) === "integer";
 }
 
 function typeOf(value: unknown): string {
   if (value === null) return "null";
   if (Array.isArray(value)) return "array";
-  if (typeof value === "bigint") return "integer";
+  // Beyond 64 bits the real server reads a floating point number.
+  if (typeof value === "bigint") return BigInt.asIntN(64, value) === value ? "integer" : "number";
+  if (isRawNumber(value)) return "number";
   if (typeof value === "number") return Number.isInteger(value) ? "integer" : "number";
   return typeof value;
 }
@@ -176,7 +182,8 @@ function checkText(value: string, schema: Schema, path: string, causes: Cause[])
     refuse(path, value, `should match '${schema.pattern}'`, causes);
   }
   if (schema.format === "date-time" && !dateTime.test(value)) {
-    refuse(path, value, `must be of type date-time: ${JSON.stringify(value)}`, causes);
+    const message = `Invalid value: ${quoted(value)}: ${path} in body must be of type date-time: ${quoted(value)}`;
+    causes.push({ reason: "FieldValueTypeInvalid", message, field: path });
   }
 }
 
@@ -187,10 +194,6 @@ function checkNumber(value: number | bigint, schema: Schema, path: string, cause
     refuse(path, value, `should be greater than or equal to ${schema.minimum}`, causes);
   if (schema.maximum !== undefined && value > schema.maximum)
     refuse(path, value, `should be less than or equal to ${schema.maximum}`, causes);
-  const bits = schema.format === "int32" ? 32 : schema.format === "int64" ? 64 : undefined;
-  if (bits !== undefined && typeof value === "bigint" && BigInt.asIntN(bits, value) !== value) {
-    refuse(path, value, `must be of type ${schema.format}: ${quoted(value)}`, causes);
-  }
 }
 
 function checkArray(value: readonly unknown[], schema: Schema, path: string, causes: Cause[]): void {

@@ -80,12 +80,20 @@ export function notFound(subject: Subject): Refusal {
   });
 }
 
-export function noSuchResource(): Refusal {
-  return new Refusal(404, "NotFound", "the server could not find the requested resource", { details: {} });
+/** The real server answers this in plain text. */
+export class NoSuchPath extends Refusal {
+  constructor() {
+    super(404, "NotFound", "404 page not found");
+  }
+  override get body(): string {
+    return `${this.message}\n`;
+  }
 }
 
-export function methodNotAllowed(what: string): Refusal {
-  return new Refusal(405, "MethodNotAllowed", what, { details: {} });
+export function notAllowedHere(): Refusal {
+  return new Refusal(405, "MethodNotAllowed", "the server does not allow this method on the requested resource", {
+    details: {},
+  });
 }
 
 export function alreadyExists(subject: Subject): Refusal {

@@ -12,8 +12,8 @@ import {
   type Cause,
   conflict,
   invalid,
-  methodNotAllowed,
   modified,
+  notAllowedHere,
   notFound,
   Refusal,
   type Subject,
@@ -46,43 +46,56 @@ function invalidObject(type: ResourceType, name: string, causes: readonly Cause[
 
 /** The body as an object of the type that the path names, with its metadata cleaned. */
 export function readBody(type: ResourceType, target: ResourceTarget, text: string): JsonObject {
-  const object = parseBody(text);
-  const wanted = apiVersionOf(type);
-  if (object.apiVersion !== undefined && object.apiVersion !== wanted) {
-    throw badRequest(
-      `the API version in the data (${asText(object.apiVersion)}) does not match the expected API version (${wanted})`,
-    );
-  }
-  if (object.kind !== undefined && object.kind !== type.kind) {
-    throw badRequest(
-      `${asText(object.kind)} in version ${JSON.stringify(type.version)} cannot be handled as a ${type.kind}: converting (${asText(object.kind)}) to (${type.kind}): unknown conversion`,
-    );
-  }
-  if (type.custom && (object.apiVersion === undefined || object.kind === undefined)) {
-    throw badRequest(
-      "the object provided is unrecognized (must be of type " +
-        `${type.kind}): couldn't get version/kind; json parse error: 'Kind' is missing`,
-    );
-  }
+  const object = parseBody(type, text);
+  checkKind(type, object);
   const metadata = readMetadata(type, object);
   const namespace = asText(metadata.namespace);
   if (type.namespaced && namespace !== "" && namespace !== target.namespace) {
-    throw badRequest(`the namespace of the provided object does not match the namespace sent on the request`);
+    throw badRequest("the namespace of the provided object does not match the namespace sent on the request");
   }
   if (type.namespaced) metadata.namespace = target.namespace;
   else delete metadata.namespace;
   return { ...object, metadata };
 }
 
-function parseBody(text: string): JsonObject {
-  let value: unknown;
-  try {
-    value = parseJson(text);
-  } catch (cause) {
-    throw badRequest(`error decoding: ${cause instanceof Error ? cause.message : "unreadable JSON"}`);
-  }
-  if (!isObject(value)) throw badRequest("the object provided is unrecognized: it is not a JSON object");
+function parseBody(type: ResourceType, text: string): JsonObject {
+  const value = parseOr(text, (why) => unrecognized(type, `couldn't get version/kind; json parse error: ${why}`));
+  if (!isObject(value)) throw unrecognized(type, "couldn't get version/kind; json parse error: not an object");
   return value;
+}
+
+function parseOr(text: string, refusal: (why: string) => Refusal): unknown {
+  try {
+    return parseJson(text);
+  } catch (cause) {
+    throw refusal(cause instanceof Error ? cause.message : "unreadable JSON");
+  }
+}
+
+function unrecognized(type: ResourceType, why: string): Refusal {
+  return badRequest(`the object provided is unrecognized (must be of type ${type.kind}): ${why}`);
+}
+
+/** Built-in types may leave out what they are. */
+function checkKind(type: ResourceType, object: JsonObject): void {
+  const { kind, apiVersion } = object;
+  const wanted = apiVersionOf(type);
+  if (kind === undefined && type.custom) throw unrecognized(type, "Object 'Kind' is missing");
+  if (apiVersion !== wanted && (apiVersion !== undefined || type.custom)) {
+    throw badRequest(
+      `the API version in the data (${asText(apiVersion)}) does not match the expected API version (${wanted})`,
+    );
+  }
+  if (kind === undefined || kind === type.kind) return;
+  if (!type.custom) throw undecodable(type, `converting (${asText(kind)}) to (${type.kind}): unknown conversion`);
+  const name = asText(asObject(object.metadata).name);
+  throw invalid({ name, group: type.group, kind: asText(kind) }, [
+    {
+      reason: "FieldValueInvalid",
+      message: `Invalid value: ${JSON.stringify(kind)}: must be ${type.kind}`,
+      field: "kind",
+    },
+  ]);
 }
 
 export function createObject(
@@ -95,7 +108,7 @@ export function createObject(
   const body = readBody(type, target, request.body);
   const sent = asObject(body.metadata);
   if (sent.resourceVersion !== undefined && sent.resourceVersion !== "0") {
-    throw badRequest("resourceVersion should not be set on objects to be created");
+    throw new Refusal(500, "", "resourceVersion should not be set on objects to be created");
   }
   const name = asText(sent.name) || generatedName(context, type, target, asText(sent.generateName));
   if (type.namespaced && !context.store.collection("namespaces").get(target.namespace)) {
@@ -173,7 +186,11 @@ export function initialState(type: ResourceType, object: JsonObject): JsonObject
     case "pods":
       return { ...object, status: { phase: "Pending", qosClass: "BestEffort" } };
     case crdCollection:
-      return { ...object, status: acceptedDefinition(object) };
+      return {
+        ...object,
+        spec: { conversion: { strategy: "None" }, ...asObject(object.spec) },
+        status: acceptedDefinition(object),
+      };
     default:
       return object;
   }
@@ -265,7 +282,7 @@ export function updateObject(
   const before = existing(context, type, target);
   const version = asText(metadata.resourceVersion);
   if (version === "" && type.custom) {
-    throw invalidObject(type, name, [
+    throw invalid(subjectOf(type, name), [
       {
         reason: "FieldValueInvalid",
         message: "Invalid value: 0: must be specified for an update",
@@ -274,7 +291,7 @@ export function updateObject(
     ]);
   }
   checkUid(type, before, asText(metadata.uid));
-  if (version !== "" && version !== String(before.version)) throw conflict(subjectOf(type, name), modified);
+  checkVersion(type, before, version);
   return replace(context, type, target, request, before, body);
 }
 
@@ -286,16 +303,11 @@ export function patchObject(
 ): Written {
   const apply = patchOf(type, request.contentType);
   const before = existing(context, type, target);
-  let patch: unknown;
-  try {
-    patch = parseJson(request.body);
-  } catch (cause) {
-    throw badRequest(`error decoding patch: ${cause instanceof Error ? cause.message : "unreadable JSON"}`);
-  }
+  const patch = parseOr(request.body, (why) => badRequest(`error decoding patch: ${why}`));
   const patched = apply(parseJson(before.text), patch);
-  if (!isObject(patched)) throw badRequest("the patch does not leave an object");
-  if (patched.kind !== type.kind || patched.apiVersion !== apiVersionOf(type))
-    throw badRequest("kind and apiVersion cannot be patched");
+  if (!isObject(patched))
+    throw badRequest("error decoding patch: json: cannot unmarshal into Go value of type map[string]interface {}");
+  checkKind(type, patched);
   const body: JsonObject = { ...patched, metadata: readMetadata(type, patched) };
   const metadata = asObject(body.metadata);
   if (asText(metadata.name) !== target.name) {
@@ -305,8 +317,7 @@ export function patchObject(
   }
   if (metadata.uid !== undefined && metadata.uid !== before.uid)
     throw immutable(type, target.name, "uid", metadata.uid);
-  const version = asText(metadata.resourceVersion);
-  if (version !== "" && version !== String(before.version)) throw conflict(subjectOf(type, target.name), modified);
+  checkVersion(type, before, asText(metadata.resourceVersion));
   return replace(context, type, target, request, before, body);
 }
 
@@ -342,10 +353,20 @@ function existing(context: WriteContext, type: ResourceType, target: ResourceTar
 
 function checkUid(type: ResourceType, entry: ObjectEntry, uid: string): void {
   if (uid === "" || uid === entry.uid) return;
+  // Calico knows this refusal by its text (spec 1.2).
+  const key = `/registry/${type.group === "" ? "" : `${type.group}/`}${type.plural}/${entry.key}`;
+  const message = `Precondition failed: UID in precondition: ${uid}, UID in object meta: ${entry.uid}`;
   throw conflict(
     subjectOf(type, entry.name),
-    `Precondition failed: UID in precondition: ${uid}, UID in object meta: ${entry.uid}`,
+    `StorageError: invalid object, Code: 4, Key: ${key}, ResourceVersion: 0, AdditionalErrorMsg: ${message}`,
   );
+}
+
+function checkVersion(type: ResourceType, entry: ObjectEntry, version: string): void {
+  if (version === "" || version === String(entry.version)) return;
+  if (!/^\d+$/.test(version))
+    throw new Refusal(500, "", `strconv.ParseUint: parsing ${JSON.stringify(version)}: invalid syntax`);
+  throw conflict(subjectOf(type, entry.name), modified);
 }
 
 function immutable(type: ResourceType, name: string, field: string, value: unknown): Refusal {
@@ -364,7 +385,7 @@ function replace(
 ): Written {
   const old = asObject(parseJson(before.text));
   const { object: conformed, warnings } = conform(type, body, request);
-  const object = withFixedMetadata(type, old, splitStatus(type, target.subresource === "status", old, conformed));
+  const object = withFixedMetadata(old, splitStatus(type, target.subresource === "status", old, conformed));
   const wrong = [
     ...metadataErrors(type, asObject(object.metadata)),
     ...finalizerErrors(old, object),
@@ -408,12 +429,9 @@ const fixed = [
   "resourceVersion",
 ];
 
-function withFixedMetadata(type: ResourceType, old: JsonObject, object: JsonObject): JsonObject {
+function withFixedMetadata(old: JsonObject, object: JsonObject): JsonObject {
   const oldMetadata = asObject(old.metadata);
   const metadata = { ...asObject(object.metadata) };
-  const created = metadata.creationTimestamp;
-  if (created !== undefined && created !== oldMetadata.creationTimestamp)
-    throw immutable(type, asText(oldMetadata.name), "creationTimestamp", created);
   for (const key of fixed) {
     delete metadata[key];
     Object.assign(metadata, pick(oldMetadata, key));
@@ -468,7 +486,7 @@ interface DeleteOptions {
 }
 
 function deleteOptions(request: ApiRequest): DeleteOptions {
-  const body = request.body.trim() === "" ? {} : parseBody(request.body);
+  const body = request.body.trim() === "" ? {} : asObject(parseOr(request.body, (why) => badRequest(why)));
   if (body.kind !== undefined && body.kind !== "DeleteOptions") {
     throw badRequest(`no kind ${JSON.stringify(body.kind)} is registered for version "v1": expected DeleteOptions`);
   }
@@ -489,15 +507,16 @@ export function deleteObject(
 ): Written {
   const options = deleteOptions(request);
   const entry = existing(context, type, target);
+  const subject = { name: entry.name, group: type.group, kind: type.kind };
   if (options.uid !== undefined && options.uid !== entry.uid) {
     throw conflict(
-      subjectOf(type, entry.name),
+      subject,
       `the UID in the precondition (${options.uid}) does not match the UID in record (${entry.uid}). The object might have been deleted and then recreated`,
     );
   }
   if (options.resourceVersion !== undefined && options.resourceVersion !== String(entry.version)) {
     throw conflict(
-      subjectOf(type, entry.name),
+      subject,
       `the ResourceVersion in the precondition (${options.resourceVersion}) does not match the ResourceVersion in record (${entry.version}). The object might have been modified`,
     );
   }
@@ -575,8 +594,7 @@ export function checkDeletable(type: ResourceType, target: ResourceTarget): void
 }
 
 export function requireVerb(type: ResourceType, verb: string): void {
-  if (!type.verbs.includes(verb))
-    throw methodNotAllowed("the server does not allow this method on the requested resource");
+  if (!type.verbs.includes(verb)) throw notAllowedHere();
 }
 
 export function isValidName(type: ResourceType, name: string): boolean {
