@@ -89,15 +89,16 @@ export class Http {
 
   stream(path: string, accept: string, reader: StreamReader): Stream {
     const stream = new OpenStream(reader);
-    const open = async (again: boolean): Promise<void> => {
-      const request = await this.#request({ method: "GET", path, accept }, true);
-      stream.attach(request, async (answer) => {
-        if (answer.status === 401 && again && (await this.#renewed())) await open(false);
-        else stream.refused(answer);
-      });
-      request.end();
+    const open = (isFirst: boolean): Promise<void> =>
+      this.#request({ method: "GET", path, accept }, true).then(
+        (request) => stream.attach(request, (answer) => onRefused(answer, isFirst)),
+        (error: unknown) => stream.failed(error),
+      );
+    const onRefused = async (answer: Answer, isFirst: boolean): Promise<void> => {
+      if (answer.status === 401 && isFirst && (await this.#renewed())) await open(false);
+      else stream.refused(answer);
     };
-    open(true).catch((error: unknown) => stream.failed(error));
+    void open(true);
     return stream;
   }
 
@@ -112,6 +113,7 @@ export class Http {
   async #exchange(call: Call): Promise<Answer> {
     const request = await this.#request(call, false);
     const what = `${call.method} ${call.path}`;
+    let response: http.IncomingMessage | undefined;
     let overdue = false;
     const cancel = this.#parts.clock.after(call.deadlineMs, () => {
       overdue = true;
@@ -120,12 +122,13 @@ export class Http {
       request.destroy();
     });
     try {
-      const response = await responseTo(request, call.body);
+      response = await responseTo(request, call.body);
       return await wholeAnswer(response, call.maxBytes);
     } catch (cause) {
       if (overdue) throw new Failure("timeout", `${what} had no answer in ${call.deadlineMs / 1000} s`, { cause });
       // The other end closed an idle socket just as we took it. Only what may be done twice is sent again.
-      if (request.reusedSocket && call.method === "GET" && isReset(cause)) return await this.#exchange(call);
+      const wasIdle = response === undefined && request.reusedSocket && isReset(cause);
+      if (wasIdle && call.method === "GET") return await this.#exchange(call);
       throw new Failure("api-unavailable", `${what}: ${messageOf(cause)}`, { cause });
     } finally {
       cancel();
@@ -203,17 +206,15 @@ class OpenStream implements Stream {
     this.#reader = reader;
   }
 
-  attach(request: http.ClientRequest, onRefused: (answer: Answer) => Promise<void>): void {
-    if (this.#closed) return void request.destroy();
+  attach(request: http.ClientRequest, onRefused: (answer: Answer) => void): void {
     this.#request = request;
     request.on("error", (error) => this.failed(error));
     request.once("response", (response) => {
       if (response.statusCode === 200) this.#read(response);
-      else
-        wholeAnswer(response, 0)
-          .then(onRefused)
-          .catch((error: unknown) => this.failed(error));
+      else wholeAnswer(response, 0).then(onRefused, (error: unknown) => this.failed(error));
     });
+    if (this.#closed) request.destroy();
+    else request.end();
   }
 
   refused(answer: Answer): void {

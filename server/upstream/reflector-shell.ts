@@ -202,8 +202,11 @@ export class ReflectorShell<K extends Kind> {
     const accept = acceptOf(this.#kind, what);
     this.#parts.http
       .unary({ method: "GET", path, accept, deadlineMs: pageDeadlineMs, maxBytes: maxPageBytes })
-      .then((answer) => this.#handle(this.#pageEvent(request, answer)))
-      .catch((error: unknown) => this.#handle(unanswered(request, error)));
+      .then(
+        (answer) => this.#pageEvent(request, answer),
+        (error: unknown) => unanswered(request, error),
+      )
+      .then((event) => this.#handle(event));
   }
 
   #pageEvent(request: number, answer: Answer): ReflectorEvent<K> {
