@@ -28,6 +28,11 @@ import { type BlockState, kinds } from "./resources.ts";
 type Json = Record<string, unknown>;
 const metadata = (more: Json = {}): Json => ({ name: "x", uid: "u1", resourceVersion: "7", ...more });
 const object = (spec: unknown, more: Json = {}): Json => ({ metadata: metadata(), spec, ...more });
+/** Under the name that belongs to its CIDR. */
+const blockObject = (spec: unknown): Json => {
+  const name = String((spec as Json | undefined)?.cidr).replaceAll(/[.:/]/g, "-");
+  return { metadata: metadata({ name }), spec };
+};
 const annotated = { annotations: { "projectcalico.org/metadata": "{}" } };
 function read<T>(reading: Reading<T>): T {
   return reading.ok ? reading.object : assert.fail(reading.problem);
@@ -81,7 +86,7 @@ test("a block is read with exact numbers", () => {
 test("a block of an old release: no sequences, no claim time, nulls for what is empty", () => {
   const block = read(
     readBlock(
-      object({
+      blockObject({
         cidr: "10.0.0.0/31",
         allocations: [null, null],
         unallocated: null,
@@ -125,12 +130,15 @@ for (const [name, spec, text] of [
   ],
 ] as const) {
   test(`a block with ${name} is a problem, not an exception`, () =>
-    assert.equal(problem(readBlock(object(spec), "crd")), text));
+    assert.equal(problem(readBlock(blockObject(spec), "crd")), text));
 }
+
+test("a block under a name that is not its CIDR's is a problem: nobody would find it there", () =>
+  assert.equal(problem(readBlock(object({ cidr: "10.0.0.0/31" }), "crd")), "10.0.0.0/31 is not the CIDR of this name"));
 
 test("null in an attribute is as good as absent, what we do not know in it is kept", () => {
   const attributes = [{ handle_id: null, secondary: null, releasedAt: null, future: "" }];
-  const block = read(readBlock(object({ cidr: "10.0.0.0/32", allocations: [0], attributes }), "crd"));
+  const block = read(readBlock(blockObject({ cidr: "10.0.0.0/32", allocations: [0], attributes }), "crd"));
   assert.deepEqual(block.attributes, [{ future: "" }]);
 });
 

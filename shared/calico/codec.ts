@@ -51,6 +51,8 @@ type Reader<T> = (raw: unknown, group: ApiGroup) => Reading<T>;
 export const readBlock: Reader<Block> = reader((raw, meta) => {
   const spec = record(raw, "spec");
   const cidr = blockCidr(spec);
+  // Blocks are looked for by name: under another one, Calico does not find it either.
+  if (meta.name !== blockName(cidr.text as BlockCidr)) unreadable(`${cidr.text} is not the CIDR of this name`);
   const attributes = list(spec, "attributes").map(attribute);
   const allocations = list(spec, "allocations");
   const size = Number(sizeOf(cidr));
