@@ -1,0 +1,123 @@
+// Each verb of a request becomes an event for the ledger, or is answered on the spot from what is known (spec/cni.md 3.3-3.7).
+// Leaves to others what the ledger makes of it, and the words of the answer (replies.ts).
+import { podHandle } from "../../shared/calico/attributes.ts";
+import { canonicalAddress } from "../../shared/ip/address.ts";
+import { type AttachmentId, type Instant, impossible, type NodeName, type UnixMs } from "../../shared/kinds.ts";
+import type { AddRequest, AgentRequest, CheckRequest, DelRequest, GcRequest } from "../../shared/protocol/socket.ts";
+import { check, type LedgerEvent } from "../ledger/ledger.ts";
+import { attachmentId, type CallId, type Ledger, partsOf } from "../ledger/state.ts";
+import { cniCode, type Trouble, trouble } from "../trouble.ts";
+import { ownerOf } from "./owner.ts";
+
+export type Verdict =
+  | { readonly kind: "event"; readonly event: LedgerEvent }
+  | { readonly kind: "fine" }
+  | { readonly kind: "refused"; readonly trouble: Trouble };
+
+export interface Circumstances {
+  readonly ledger: Ledger;
+  readonly node: NodeName;
+  readonly call: CallId;
+  readonly now: Instant;
+  readonly wall: UnixMs;
+  readonly nanos: bigint;
+}
+
+/** Longer than any schedule of the executable (spec/cni.md 3.3): a clock that was set back must not keep a call for ever. */
+const longestCallMs = 90_000;
+
+export function decide(request: AgentRequest, at: Circumstances): Verdict {
+  switch (request.verb) {
+    case "ADD":
+      return namesSomething(request) ?? event(addEvent(request, at));
+    case "DEL":
+      return namesSomething(request) ?? event(delEvent(request, at, false));
+    case "CHECK":
+      return checkAttachment(request, at.ledger);
+    case "GC":
+      return event(gcEvent(request, at));
+    case "STATUS":
+      return status(at.ledger);
+    default:
+      return impossible(request);
+  }
+}
+
+export function addEvent(ask: AddRequest, { node, call, now, wall, nanos }: Circumstances): LedgerEvent {
+  const canonical = { ...ask, requested: ask.requested.map((text) => canonicalAddress(text) ?? text) };
+  return {
+    kind: "add",
+    call,
+    id: attachmentId(ask),
+    ask: canonical,
+    owner: ownerOf(ask, node, nanos),
+    addedAt: wall,
+    deadline: instantOf(ask.deadline, wall, now),
+  };
+}
+
+export function delEvent(request: DelRequest, { call, now, wall }: Circumstances, spooled: boolean): LedgerEvent {
+  return {
+    kind: "del",
+    call,
+    id: attachmentId(request),
+    parts: partsOf(request),
+    handle: podHandle(request.network, request.containerId),
+    startedAt: request.startedAt as UnixMs,
+    // Whoever left it in the spool waits for nothing; what lies there stays until it is done.
+    deadline: spooled ? ((now + longestCallMs) as Instant) : instantOf(request.deadline, wall, now),
+    undoes: request.undoes,
+    spooled,
+  };
+}
+
+function gcEvent({ network, valid, deadline }: GcRequest, { call, now, wall }: Circumstances): LedgerEvent {
+  const ids = valid.map(({ containerId, ifname }): AttachmentId => attachmentId({ network, containerId, ifname }));
+  return {
+    kind: "gc",
+    call,
+    network,
+    valid: new Set(ids),
+    now: wall,
+    startedAt: wall,
+    deadline: instantOf(deadline, wall, now),
+  };
+}
+
+function checkAttachment(request: CheckRequest, ledger: Ledger): Verdict {
+  const previous = request.previous.map((text) => canonicalAddress(text) ?? text);
+  const why = check(ledger, attachmentId(request), previous);
+  return why === undefined ? fine : refused(trouble("BadRequest", why, { code: cniCode.checkFailed }));
+}
+
+/** A failing STATUS takes the node out of service: only for what no pod can be started with (spec/cni.md 3.7). */
+function status({ closed, diskFails, complete }: Ledger): Verdict {
+  if (closed) return refused({ ...closed, code: cniCode.notAvailable });
+  if (diskFails) {
+    const why = "the agent's journal cannot be written, so pods can neither be started nor ended properly";
+    return refused(trouble("DiskFull", why, { code: cniCode.notAvailableAndLimited }));
+  }
+  if (complete) return fine;
+  return refused(trouble("AgentStarting", "the agent has not received its data yet", { code: cniCode.notAvailable }));
+}
+
+/** The parts of an attachment's identity are joined by slashes. */
+function namesSomething({ network, containerId, ifname }: AddRequest | DelRequest): Verdict | undefined {
+  const wrong = [network, containerId, ifname].find((text) => text === "" || text.includes("/"));
+  if (wrong === undefined) return undefined;
+  return refused(trouble("BadRequest", `${JSON.stringify(wrong)} names no network, container or interface`));
+}
+
+function instantOf(deadline: number, wall: UnixMs, now: Instant): Instant {
+  return (now + Math.min(Math.max(deadline - wall, 0), longestCallMs)) as Instant;
+}
+
+const fine: Verdict = { kind: "fine" };
+
+function event(found: LedgerEvent): Verdict {
+  return { kind: "event", event: found };
+}
+
+function refused(found: Trouble): Verdict {
+  return { kind: "refused", trouble: found };
+}

@@ -1,0 +1,186 @@
+// Carries out the stream client's effects: one WebSocket at a time, token and authorities as they are at each attempt.
+// Leaves when and where to client.ts.
+
+import * as v from "valibot";
+import { WebSocket } from "ws";
+import type { Logger } from "../../shared/log.ts";
+import {
+  type ClientMessage,
+  type Hello,
+  maxServerFrameBytes,
+  type ServerMessage,
+  serverMessage,
+  streamPath,
+  subProtocol,
+} from "../../shared/protocol/stream.ts";
+import type { Clock, Random } from "../../shared/world.ts";
+import {
+  type ClientEffect,
+  type ClientEvent,
+  createClient,
+  type EndReason,
+  isLive,
+  nextTick,
+  openingMs,
+  stepClient,
+} from "./client.ts";
+
+export interface StreamOptions {
+  /** With or without the path. */
+  readonly urls: readonly string[];
+  readonly token: () => string | undefined;
+  readonly authorities: () => string | undefined;
+  readonly hello: () => Hello;
+  readonly clock: Clock;
+  readonly random: Random;
+  readonly logger: Logger;
+  readonly deliver: (message: ServerMessage) => void;
+  readonly online: () => void;
+  readonly offline: (reason: EndReason) => void;
+}
+
+export interface Stream {
+  /** Goes nowhere when no server is connected: what was sent is then unsettled, which the ledger knows. */
+  send(message: ClientMessage): void;
+  distrust(): void;
+  stop(): void;
+  readonly status: () => StreamStatus;
+}
+
+export interface StreamStatus {
+  readonly live: boolean;
+  readonly phase: string;
+  readonly url: string | undefined;
+  readonly replica: string | undefined;
+  readonly silentMs: number | undefined;
+}
+
+export function openStream(options: StreamOptions): Stream {
+  const { clock, logger } = options;
+  const client = createClient(options.urls.map(withPath), options.random, clock.monotonic());
+  let socket: WebSocket | undefined;
+  let cancel = (): void => {};
+
+  function handle(event: ClientEvent): void {
+    for (const effect of stepClient(client, event, clock.monotonic())) perform(effect);
+    cancel();
+    const due = nextTick(client);
+    if (due !== undefined) cancel = clock.after(Math.max(0, due - clock.monotonic()), () => handle({ kind: "tick" }));
+  }
+
+  function perform(effect: ClientEffect): void {
+    switch (effect.kind) {
+      case "open":
+        socket = dial(effect.url, options, (from, event) => {
+          if (from === socket) handle(event);
+        });
+        return;
+      case "greet":
+        return send(options.hello());
+      case "deliver":
+        return options.deliver(effect.message);
+      case "end":
+        socket?.terminate();
+        socket = undefined;
+        return;
+      case "online":
+        logger.info("Connected to a server", { replica: client.replica, url: client.urls[client.turn] });
+        return options.online();
+      case "offline":
+        socket = undefined;
+        logger.info("Lost the server", { replica: client.replica, value: effect.reason });
+        client.replica = undefined;
+        return options.offline(effect.reason);
+    }
+  }
+
+  function send(message: ClientMessage): void {
+    if (socket?.readyState === WebSocket.OPEN) socket.send(JSON.stringify(message), () => {}); // a failure closes it, which is told
+  }
+
+  handle({ kind: "tick" });
+  return {
+    send,
+    distrust: () => handle({ kind: "distrust" }),
+    stop: () => handle({ kind: "stop" }),
+    status: () => ({
+      live: isLive(client),
+      phase: client.phase.kind,
+      url: client.urls[client.turn],
+      replica: client.replica,
+      silentMs: client.heardAt === undefined ? undefined : clock.monotonic() - client.heardAt,
+    }),
+  };
+}
+
+function withPath(url: string): string {
+  const parsed = new URL(url);
+  if (parsed.pathname === "/") parsed.pathname = streamPath;
+  return parsed.href;
+}
+
+function dial(url: string, options: StreamOptions, tell: (from: WebSocket, event: ClientEvent) => void): WebSocket {
+  const token = options.token();
+  const ca = options.authorities();
+  const socket = new WebSocket(url, subProtocol, {
+    perMessageDeflate: false,
+    maxPayload: maxServerFrameBytes,
+    handshakeTimeout: openingMs,
+    followRedirects: false,
+    ...(token !== undefined && { headers: { authorization: `Bearer ${token}` } }),
+    ...(ca !== undefined && { ca }),
+  });
+  let reason: EndReason = "closed";
+  let retryAfterMs: number | undefined;
+  socket.on("open", () => tell(socket, { kind: "opened" }));
+  socket.on("message", (data) => tell(socket, eventOf(String(data), options.logger)));
+  socket.on("ping", () => tell(socket, { kind: "heard" }));
+  socket.on("unexpected-response", (request, response) => {
+    const { statusCode, statusMessage, headers } = response;
+    reason = "refused";
+    retryAfterMs = retryAfter(headers["retry-after"]);
+    options.logger.warn("Was refused by a server", { url, code: statusCode, err: statusMessage });
+    request.destroy();
+    tell(socket, { kind: "ended", reason, retryAfterMs });
+  });
+  socket.on("error", (err) => {
+    if (reason === "refused") return; // our own destroy
+    reason = isTls(err) ? "tls" : "refused";
+    options.logger.warn("Could not reach a server", { url, err });
+  });
+  socket.on("close", () => tell(socket, { kind: "ended", reason, retryAfterMs }));
+  return socket;
+}
+
+/** Seconds only; a date needs a clock that agrees with the server's. */
+function retryAfter(header: string | undefined): number | undefined {
+  return header !== undefined && /^\d{1,6}$/.test(header) ? Number(header) * 1000 : undefined;
+}
+
+function isTls(error: Error): boolean {
+  const code = "code" in error && typeof error.code === "string" ? error.code : "";
+  return /^(ERR_TLS|ERR_SSL|CERT_|SELF_SIGNED|DEPTH_ZERO|UNABLE_TO)/.test(code);
+}
+
+const knownTypes: ReadonlySet<unknown> = new Set(serverMessage.options.map(({ entries }) => entries.type.literal));
+
+/** What cannot be understood of a known type ends the connection: to go on would be to miss something. */
+function eventOf(text: string, logger: Logger): ClientEvent {
+  let raw: unknown;
+  try {
+    raw = JSON.parse(text);
+  } catch (err) {
+    logger.warn("Could not read a message", { err });
+    return { kind: "distrust" };
+  }
+  const type = typeof raw === "object" && raw !== null && "type" in raw ? raw.type : undefined;
+  if (!knownTypes.has(type)) return { kind: "heard" };
+  const parsed = v.safeParse(serverMessage, raw, { abortEarly: true });
+  if (parsed.success) return { kind: "message", message: parsed.output };
+  const [issue] = parsed.issues;
+  logger.warn("Could not read a message", {
+    value: String(type),
+    err: `${v.getDotPath(issue) ?? ""} ${issue.message}`,
+  });
+  return { kind: "distrust" };
+}
