@@ -4,6 +4,7 @@ import { hostname } from "node:os";
 import type { ApiGroup } from "../shared/calico/resources.ts";
 import { type Kind, kinds } from "../shared/calico/resources.ts";
 import type { Config } from "../shared/config/catalogue.ts";
+import { messageOf } from "../shared/log.ts";
 import { type MetricHandles, serverMetrics } from "../shared/metrics.ts";
 import type { Running } from "../shared/process/daemon.ts";
 import type { Frame } from "../shared/process/frame.ts";
@@ -71,8 +72,9 @@ export async function startServer(frame: Frame<"server">, given?: Connection): P
 
   let core: Core | undefined;
   let isStopping = false;
-  const discovery = untilKnown(frame, config.apiGroup, api, () => isStopping).then((group) => {
-    if (group === undefined) return;
+  const stopped = Promise.withResolvers<undefined>();
+  const discovery = untilKnown(frame, config.apiGroup, api, stopped.promise).then((group) => {
+    if (group === undefined || isStopping) return;
     const log = logger.with({ replica });
     const upstream = startUpstream({ http, store, group, clock, random, log: logger, metrics });
     const desk = new Desk({ api, group, store, limiter, clock, random, onSetback: counting(metrics) });
@@ -149,6 +151,7 @@ export async function startServer(frame: Frame<"server">, given?: Connection): P
     idle,
     async stop() {
       isStopping = true;
+      stopped.resolve(undefined);
       await core?.hub.drain();
       await listener.close();
       await within(lastWritesMs, idle(), frame);
@@ -185,24 +188,28 @@ async function untilKnown(
   { logger, clock, health }: Frame<"server">,
   configured: Config<"server">["apiGroup"],
   api: Api,
-  isStopping: () => boolean,
+  stopped: Promise<undefined>,
 ): Promise<ApiGroup | undefined> {
   if (configured !== "auto") return configured;
-  let problem: string | undefined = "the API server has not been asked yet";
+  let problem: string | undefined = "the API server has not answered yet";
   health.check("ready", "discovery", () => problem);
-  while (!isStopping()) {
+  for (;;) {
     try {
-      const group = await discoverGroup(api);
+      const group = await Promise.race([discoverGroup(api), stopped]);
       problem = undefined;
       return group;
     } catch (err) {
-      if (isStopping()) break;
-      problem = String(err);
+      problem = messageOf(err);
       logger.warn("Could not ask the API server where Calico's resources are", { err });
-      await new Promise<void>((wake) => clock.after(discoveryRetryMs, wake));
     }
+    let cancel = (): void => {};
+    const again = new Promise<"again">((wake) => {
+      cancel = clock.after(discoveryRetryMs, () => wake("again"));
+    });
+    const next = await Promise.race([again, stopped]);
+    cancel();
+    if (next === undefined) return undefined;
   }
-  return undefined;
 }
 
 function doorTo(core: Core | undefined, store: Store, verifier: Verifier, isStopping: boolean): Door | string {

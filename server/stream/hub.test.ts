@@ -17,8 +17,10 @@ import {
 } from "../../shared/kinds.ts";
 import { createLog } from "../../shared/log.ts";
 import { serverMetrics } from "../../shared/metrics.ts";
+import type { Certificate, Rotating } from "../../shared/process/files.ts";
 import { createMetrics } from "../../shared/process/metrics.ts";
 import { streamPath, subProtocol } from "../../shared/protocol/stream.ts";
+import { loopbackCertificate } from "../../test/kube-api/certificate-shell.ts";
 import { type ManualClock, manualClock, seededRandom } from "../../test/manual-world.ts";
 import { Refused, StreamClient } from "../../test/stream-client.ts";
 import type { Claims } from "../commit/claims.ts";
@@ -41,6 +43,7 @@ interface World {
   /** Commits wait here until the test answers them. */
   readonly commits: { readonly request: CommitRequest; answer(answer: CommitAnswer): void }[];
   closed: boolean | string;
+  readonly lines: readonly string[];
 }
 
 /** Tokens: "node-a" is the agent of node-a, "observer" an observer, "away" cannot be asked about, anything else is nobody. */
@@ -53,13 +56,19 @@ function verdictOn(token: string, now: UnixMs): Verdict {
   return { kind: "refused", status: 401, message: "nobody" };
 }
 
-async function world(t: TestContext): Promise<World> {
+interface Port {
+  readonly host?: string;
+  readonly certificate?: Rotating<Certificate>;
+}
+
+async function world(t: TestContext, { host = "127.0.0.1", certificate }: Port = {}): Promise<World> {
   const clock = manualClock();
   const store = new Store(clock);
   for (const kind of kinds) store.replace(kind, [], version(1));
   const system = { name: "kube-system", uid: "cluster-1" as Uid, resourceVersion: version(2), labels: {} };
   store.put("namespace", system);
-  const { logger } = createLog({ level: "error", format: "json", clock, write: () => {} });
+  const lines: string[] = [];
+  const { logger } = createLog({ level: "warn", format: "json", clock, write: (line) => lines.push(line) });
   const metrics = createMetrics().create(serverMetrics);
   const random = seededRandom(1);
   const commits: World["commits"] = [];
@@ -70,15 +79,16 @@ async function world(t: TestContext): Promise<World> {
   const hub = new Hub({ ...parts, group: "crd", replica: "r", version: "1" });
   const verifier = { verify: async (token: string) => verdictOn(token, clock.wall()) };
   const listener = await listenStream({
-    host: "127.0.0.1",
+    host,
     port: 0,
-    certificate: undefined,
+    certificate,
     door: () => (typeof made.closed === "string" ? made.closed : { hub, verifier }),
     random,
     logger,
     metrics,
   });
   const made: World = {
+    lines,
     store,
     hub,
     clock,
@@ -334,6 +344,34 @@ test("given data set back to an older state, then everybody is sent away to star
   const again = await connect();
   assert.equal((await again.hello("node-a", { lineage: "cluster-1.0" })).lineage, "cluster-1.1");
   await again.next("reset");
+});
+
+test("given no certificate, then only this machine is listened to, and the log says so", async (t) => {
+  const { url, lines } = await world(t, { host: "0.0.0.0" });
+  assert.match(url, /^ws:\/\/127\.0\.0\.1:\d+\/v1\/stream$/);
+  assert.ok(lines.some((line) => line.includes("as the stream has no certificate") && line.includes("tls.certFile")));
+});
+
+test("given a certificate that is replaced, then new connections get the new one and the open ones go on", async (t) => {
+  const [old, renewed] = [loopbackCertificate(), loopbackCertificate()];
+  let changed = (_: Certificate): void => {};
+  const certificate: Rotating<Certificate> = {
+    current: () => ({ ...old, expiry: 0 as UnixMs }),
+    onChange: (listener) => {
+      changed = listener;
+    },
+    check: async () => {},
+    close: () => {},
+  };
+  const { url, store } = await world(t, { certificate });
+  const first = await StreamClient.connect({ url, token: "node-a", ca: old.cert });
+  await first.hello("node-a");
+  changed({ ...renewed, expiry: 0 as UnixMs });
+  await assert.rejects(StreamClient.connect({ url, token: "node-b", ca: old.cert }), /self-signed/);
+  const second = await StreamClient.connect({ url, token: "node-b", ca: renewed.cert });
+  await second.hello("node-b");
+  store.put("block", block(1, 10));
+  await first.until(() => first.block("10-1-0-0-29"));
 });
 
 /** A client that says its handshake and then nothing, not even what its system would say for it. */
