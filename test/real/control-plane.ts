@@ -6,18 +6,18 @@ import { join } from "node:path";
 import { ApiClient, type RequestMark, type SeenRequest, type TestApi, until } from "../cluster/api.ts";
 import { type Daemon, freePort, startDaemon, temporaryFolder } from "../cluster/daemon.ts";
 import { AuditLog } from "./audit-log.ts";
-import { realParts } from "./parts.ts";
+import { realPart } from "./parts.ts";
 
 export async function startControlPlane(): Promise<ControlPlane> {
-  const parts = await realParts();
+  const executables = { etcd: await realPart("etcd"), apiServer: await realPart("kube-apiserver") };
   const folder = await temporaryFolder("cattail-control-plane");
   await writeCredentials(folder);
   const etcdUrl = `http://127.0.0.1:${await freePort()}`;
   const etcdFlags = flagsOfEtcd(folder, etcdUrl, `http://127.0.0.1:${await freePort()}`);
-  const etcd = startDaemon(parts.etcd, etcdFlags, join(folder, "etcd.log"));
+  const etcd = startDaemon(executables.etcd, etcdFlags, join(folder, "etcd.log"));
   const port = await freePort();
   const flags = flagsOfApiServer(folder, etcdUrl, port);
-  const launch = () => launchApiServer(parts["kube-apiserver"], flags, folder, `https://127.0.0.1:${port}`);
+  const launch = () => launchApiServer(executables.apiServer, flags, folder, `https://127.0.0.1:${port}`);
   try {
     return new ControlPlane(folder, etcd, launch, await launch());
   } catch (cause) {

@@ -1,5 +1,5 @@
-// Finds or builds the executables of a real control plane: Go tools pinned in parts/, kept in a cache outside the repository.
-// How they are run is left to control-plane.ts. Run as a program it only sees to it that they are there.
+// Finds or builds the executables of real Kubernetes: Go tools pinned in parts/, each kept in a cache outside the repository.
+// How they are run is left to others. Run as a program with names of parts it only sees to it that they are there.
 import { spawn } from "node:child_process";
 import { createHash } from "node:crypto";
 import { once } from "node:events";
@@ -7,34 +7,37 @@ import { access, constants, mkdir, mkdtemp, readFile, rename, rm } from "node:fs
 import { homedir } from "node:os";
 import { join } from "node:path";
 
-export type Part = "etcd" | "kube-apiserver";
-export type Parts = Readonly<Record<Part, string>>;
+/** Which module of parts/ an executable is built in, from which package. */
+const tools = {
+  etcd: { module: "etcd", package: "go.etcd.io/etcd/server/v3" },
+  "kube-apiserver": { module: "kubernetes", package: "k8s.io/kubernetes/cmd/kube-apiserver" },
+  kubelet: { module: "kubernetes", package: "k8s.io/kubernetes/cmd/kubelet" },
+} as const;
+export type Part = keyof typeof tools;
+/** What a folder of envtest holds, which KUBEBUILDER_ASSETS names. */
+const envtest: readonly Part[] = ["etcd", "kube-apiserver"];
 
-/** Paths of the executables. KUBEBUILDER_ASSETS, when set, must hold them; else they are built once per version (minutes, with Go 1.25 or later). */
-export async function realParts(): Promise<Parts> {
+/** Path of the executable. Taken from KUBEBUILDER_ASSETS if that is set; else built once per version (minutes, with Go 1.25 or later). */
+export async function realPart(part: Part): Promise<string> {
   const given = process.env.KUBEBUILDER_ASSETS;
-  if (given) {
-    if (await complete(given)) return partsIn(given);
-    throw new Error(
-      `KUBEBUILDER_ASSETS=${given} does not hold the executables ${partNames.join(" and ")}: add them or unset it`,
-    );
+  if (given && envtest.includes(part)) {
+    const path = join(given, part);
+    if (await isExecutable(path)) return path;
+    throw new Error(`KUBEBUILDER_ASSETS=${given} does not hold the executable ${part}: add it or unset it`);
   }
-  const recipes = await readRecipes();
-  const folder = join(cacheFolder(), recipes.key);
-  if (!(await complete(folder))) await buildOnce(folder, recipes);
-  return partsIn(folder);
+  const recipe = await recipeOf(part);
+  const path = join(cacheFolder(), recipe.key, part);
+  if (!(await isExecutable(path))) await buildOnce(path, recipe);
+  return path;
 }
 
-const partNames: readonly Part[] = ["etcd", "kube-apiserver"];
 const source = join(import.meta.dirname, "parts");
 
-function partsIn(folder: string): Parts {
-  return { etcd: join(folder, "etcd"), "kube-apiserver": join(folder, "kube-apiserver") };
-}
-
-async function complete(folder: string): Promise<boolean> {
-  const found = Object.values(partsIn(folder)).map((path) => access(path, constants.X_OK));
-  return (await Promise.allSettled(found)).every((outcome) => outcome.status === "fulfilled");
+function isExecutable(path: string): Promise<boolean> {
+  return access(path, constants.X_OK).then(
+    () => true,
+    () => false,
+  );
 }
 
 function cacheFolder(): string {
@@ -45,47 +48,39 @@ interface Recipe {
   readonly module: string;
   readonly package: string;
   readonly ldflags: string;
-}
-
-interface Recipes {
-  /** Name of the cache's folder: changes with whatever the executables are made from. */
+  /** Name of its folder in the cache: changes with whatever the executable is made from. */
   readonly key: string;
-  readonly of: Readonly<Record<Part, Recipe>>;
 }
 
-async function readRecipes(): Promise<Recipes> {
-  const files = ["etcd/go.mod", "etcd/go.sum", "kubernetes/go.mod", "kubernetes/go.sum"];
-  const texts = await Promise.all(files.map((file) => readFile(join(source, file), "utf8")));
-  const version = /^\tk8s\.io\/kubernetes (v(\d+)\.(\d+)\.\d+)/m.exec(texts.join("\n"));
+async function recipeOf(part: Part): Promise<Recipe> {
+  const tool = tools[part];
+  const files = ["go.mod", "go.sum"].map((file) => readFile(join(source, tool.module, file), "utf8"));
+  const texts = await Promise.all(files);
+  const ldflags = ["-s -w", ...(tool.module === "kubernetes" ? versionFlags(texts.join("\n")) : [])].join(" ");
+  const made = [process.platform, process.arch, tool, ldflags, texts];
+  const hash = createHash("sha256").update(JSON.stringify(made)).digest("hex");
+  return { ...tool, ldflags, key: `${part}-${hash.slice(0, 12)}` };
+}
+
+/** Kubernetes' own build sets these; without them it reports v0.0.0 and every version check of a client goes wrong. */
+function versionFlags(goMod: string): string[] {
+  const version = /^\tk8s\.io\/kubernetes (v(\d+)\.(\d+)\.\d+)/m.exec(goMod);
   if (version === null) throw new Error("parts/kubernetes/go.mod names no version of k8s.io/kubernetes");
-  const [, gitVersion, major, minor] = version;
-  // Kubernetes' own build sets these; without them it reports v0.0.0 and every version check of a client goes wrong.
-  const variables = { gitVersion, gitMajor: major, gitMinor: minor };
-  const versionFlags = Object.entries(variables).map(
-    ([name, value]) => `-X k8s.io/component-base/version.${name}=${value}`,
-  );
-  const of = {
-    etcd: { module: "etcd", package: "go.etcd.io/etcd/server/v3", ldflags: "-s -w" },
-    "kube-apiserver": {
-      module: "kubernetes",
-      package: "k8s.io/kubernetes/cmd/kube-apiserver",
-      ldflags: ["-s -w", ...versionFlags].join(" "),
-    },
-  };
-  const hash = createHash("sha256").update(JSON.stringify([process.platform, process.arch, of, texts]));
-  return { key: `kubernetes-${gitVersion}-${hash.digest("hex").slice(0, 12)}`, of };
+  const [, gitVersion, gitMajor, gitMinor] = version;
+  const variables = { gitVersion, gitMajor, gitMinor };
+  return Object.entries(variables).map(([name, value]) => `-X k8s.io/component-base/version.${name}=${value}`);
 }
 
-async function buildOnce(folder: string, recipes: Recipes): Promise<void> {
+async function buildOnce(path: string, recipe: Recipe): Promise<void> {
   await mkdir(cacheFolder(), { recursive: true });
   const unlock = await lock(join(cacheFolder(), "lock"));
   try {
-    if (await complete(folder)) return;
-    const unfinished = await mkdtemp(`${folder}.`);
+    if (await isExecutable(path)) return;
+    const unfinished = await mkdtemp(join(cacheFolder(), "unfinished-"));
     try {
-      for (const name of partNames) await build(recipes.of[name], join(unfinished, name));
-      await rm(folder, { recursive: true, force: true });
-      await rename(unfinished, folder);
+      await build(recipe, join(unfinished, "executable"));
+      await mkdir(join(cacheFolder(), recipe.key), { recursive: true });
+      await rename(join(unfinished, "executable"), path);
     } finally {
       await rm(unfinished, { recursive: true, force: true });
     }
@@ -102,7 +97,7 @@ async function build(recipe: Recipe, output: string): Promise<void> {
   const environment = { ...process.env, CGO_ENABLED: "0", GOFLAGS: "-mod=readonly", GOWORK: "off" };
   const go = spawn("go", args, { cwd: join(source, recipe.module), env: environment, stdio: ["ignore", 2, 2] });
   const [code] = await once(go, "close").catch((cause: unknown) => {
-    throw new Error("cannot run go: test:real needs Go 1.25 or later, or KUBEBUILDER_ASSETS", { cause });
+    throw new Error("cannot run go: the real parts need Go 1.25 or later", { cause });
   });
   if (code !== 0) throw new Error(`go build ${recipe.package} ended with ${code}`);
   console.error(`built ${recipe.package} in ${((performance.now() - started) / 1000).toFixed(0)} s`);
@@ -116,4 +111,9 @@ async function lock(path: string): Promise<() => void> {
   return () => holder.stdin.end();
 }
 
-if (import.meta.main) console.log(Object.values(await realParts()).join("\n"));
+if (import.meta.main) {
+  for (const name of process.argv.slice(2)) {
+    if (!(name in tools)) throw new Error(`there is no part ${name}, only ${Object.keys(tools).join(", ")}`);
+    console.log(await realPart(name as Part)); // checked in the line before
+  }
+}
