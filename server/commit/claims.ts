@@ -86,8 +86,9 @@ export class Claims {
         return await new Claim(this.#desk, this.#random, errand, request).run();
       } catch (error) {
         if (isWorthAnotherTry(error) && (await this.#desk.pause(errand, attempt))) continue;
+        const problem = problemOf(error, `a claim of a block for node ${request.node}`);
         this.#log.warn("Could not claim a block", { node: request.node, err: error });
-        return { kind: "problem", problem: problemOf(error, `a claim of a block for node ${request.node}`) };
+        return { kind: "problem", problem };
       }
     }
     return { kind: "problem", problem: tooSlow(`no block was claimed for node ${request.node} in ${maxTries} tries`) };

@@ -4,9 +4,9 @@ import { test } from "node:test";
 import fc from "fast-check";
 import { checkBlock, holderOf, newBlock } from "../../shared/calico/block.ts";
 import { newBlockObject, readBlock } from "../../shared/calico/codec.ts";
-import type { Block } from "../../shared/calico/resources.ts";
+import { type Block, defaultIpamConfig } from "../../shared/calico/resources.ts";
 import { printLossless } from "../../shared/json/lossless.ts";
-import type { BlockCidr, NodeName, Sequence, UnixMs } from "../../shared/kinds.ts";
+import type { BlockCidr, NodeName, ResourceVersion, Sequence, Uid, UnixMs } from "../../shared/kinds.ts";
 import type { Expectation, Intent, IntentResult } from "../../shared/protocol/stream.ts";
 import { type CommitWorld, commitWorld, type Replica } from "../../test/commit-world.ts";
 import type { CommitAnswer } from "./committer.ts";
@@ -359,4 +359,16 @@ test("two servers, two nodes, lost answers: what was acknowledged is so, no hand
     }),
     { numRuns: 100 },
   );
+});
+
+test("given a write that may still come, then an intent that meanwhile may not be applied is not called refused", async () => {
+  const world = commitWorld([blockObject("host:b")]);
+  const replica = world.replica();
+  world.api.faults.add({ match: { verb: "patch" }, effect: { kind: "drop", when: "before" }, times: 1 });
+  world.api.before = (request) => {
+    if (!request.startsWith("patch ipamblocks")) return;
+    const meta = { name: "default", uid: "config" as Uid, resourceVersion: "9" as ResourceVersion };
+    replica.store.put("config", { ...defaultIpamConfig, ...meta, strictAffinity: true });
+  };
+  assert.equal(reasonOf(await commit(replica, [reserve(0, "c1")])), "CommitTimeout");
 });

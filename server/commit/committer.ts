@@ -4,11 +4,11 @@ import { isEmpty } from "../../shared/calico/block.ts";
 import { blockPatch } from "../../shared/calico/codec.ts";
 import { blockName, isWarmHandle } from "../../shared/calico/names.ts";
 import { type Block, type BlockState, defaultIpamConfig } from "../../shared/calico/resources.ts";
-import type { BlockCidr, HandleId, Instant, NodeName } from "../../shared/kinds.ts";
+import type { BlockCidr, HandleId, Instant, NodeName, ResourceVersion } from "../../shared/kinds.ts";
 import type { Logger } from "../../shared/log.ts";
 import type { MetricHandles, serverMetrics } from "../../shared/metrics.ts";
 import type { Commit, Intent, IntentResult, Problem } from "../../shared/protocol/stream.ts";
-import { codeOf, type Desk, type Errand, isUnknown } from "./desk.ts";
+import { codeOf, type Desk, type Errand, failureIn, isRefusal, isUnknown } from "./desk.ts";
 import { Handles } from "./handles.ts";
 import { applyIntents, applyToNothing, type Outcome, type Wish } from "./intents.ts";
 import { datastoreLocked, problemOf, tooSlow } from "./problems.ts";
@@ -157,8 +157,8 @@ class Write {
   readonly #errand: Errand;
   readonly #lines: Line[];
   readonly #problems = new Map<number, Problem>();
-  /** A try was sent of which nobody knows whether it was, or will be, carried out. */
-  #uncertain = false;
+  /** The version of the block on which a try was sent that may have been, or may yet be, carried out. */
+  #uncertain: ResourceVersion | undefined;
 
   constructor(desk: Desk, handles: Handles, log: Logger, block: BlockCidr, batch: readonly Waiting[]) {
     this.#desk = desk;
@@ -187,11 +187,8 @@ class Write {
     try {
       block = await this.#write();
     } catch (error) {
+      this.#refuseAll(problemOf(error, `the write of block ${this.#block}`));
       this.#log.warn("Could not write a block", { block: this.#block, node: this.#errand.node, err: error });
-      const problem = problemOf(error, `the write of block ${this.#block}`);
-      this.#batch.forEach((_, index) => {
-        if (!this.#problems.has(index)) this.#problems.set(index, problem);
-      });
     }
     return this.#batch.map((_, index): CommitAnswer => {
       const problem = this.#problems.get(index);
@@ -217,12 +214,20 @@ class Write {
         if (!(await this.#raiseHandles(lines, outcomes))) continue;
         const attempted = await this.#try(base, next);
         if (typeof attempted === "object") return this.#settle(lines, outcomes, attempted.written);
-        if (attempted === "unknown") this.#remember(lines, outcomes);
+        if (attempted === "unknown") remember(lines, outcomes);
         if (attempt > 1 && !(await this.#desk.pause(this.#errand, attempt))) break;
-      } else if (isProven) return this.#settle(lines, outcomes, base);
+      } else if (isProven) {
+        if (!this.#mayStillChange(base)) return this.#settle(lines, outcomes, base);
+        if (!(await this.#desk.pause(this.#errand, attempt))) break;
+      }
       [base, isProven] = [await this.#read(), true];
     }
     return this.#refuseAll(tooSlow(`block ${this.#block} was not written in time`));
+  }
+
+  /** Sent on this very version, and not carried out yet: what was found there is no answer. */
+  #mayStillChange(base: Block | undefined): boolean {
+    return base !== undefined && base.resourceVersion === this.#uncertain;
   }
 
   #plan(base: Block | undefined, lines: readonly Line[]): { next?: BlockState; outcomes: readonly Outcome[] } {
@@ -242,8 +247,10 @@ class Write {
       if (isLast) await this.#delete(written);
       return { written: isLast ? undefined : written };
     } catch (error) {
-      if (isUnknown(error)) return "unknown";
       if (codeOf(error) === "api-conflict" || codeOf(error) === "api-missing") return "conflict";
+      if (isRefusal(error)) throw error;
+      this.#uncertain = base.resourceVersion;
+      if (isUnknown(error)) return "unknown";
       throw error;
     }
   }
@@ -252,7 +259,7 @@ class Write {
     try {
       await this.#desk.remove(this.#errand, "block", marked);
     } catch (error) {
-      this.#log.warn("Could not delete an empty block", { block: this.#block, err: error });
+      this.#log.warn("Could not delete an empty block", { block: this.#block, err: failureIn(error) });
     }
   }
 
@@ -260,15 +267,8 @@ class Write {
     return this.#desk.read(this.#errand, "block", blockName(this.#block));
   }
 
-  #remember(lines: readonly Line[], outcomes: readonly Outcome[]): void {
-    this.#uncertain = true;
-    lines.forEach((line, index) => {
-      if (outcomes[index]?.result === "applied") line.perhaps = outcomes[index];
-    });
-  }
-
   #settle(lines: readonly Line[], outcomes: readonly Outcome[], block: Block | undefined): Block | null {
-    this.#uncertain = false;
+    this.#uncertain = undefined;
     lines.forEach((line, index) => {
       const outcome = outcomes[index];
       // Found as wished after a try of unknown outcome: it was that try.
@@ -305,7 +305,7 @@ class Write {
 
   /** After the answer: handles that lost an address, and those raised for one that was not obtained. */
   async lowerHandles(): Promise<void> {
-    const lost = this.#lines.flatMap((line) => losses(line, this.#uncertain));
+    const lost = this.#lines.flatMap((line) => losses(line, this.#uncertain !== undefined));
     const errand = { ...this.#errand, until: (this.#desk.clock.monotonic() + handleLimitMs) as Instant };
     await Promise.all(
       [...Map.groupBy(lost, ({ handle }) => handle)].map(async ([handle, losses]) => {
@@ -313,11 +313,18 @@ class Write {
         try {
           await this.#handles.subtract(errand, handle, this.#block, losses.length, sure);
         } catch (error) {
-          this.#log.warn("Could not lower the count of a handle", { handle, block: this.#block, err: error });
+          const err = failureIn(error);
+          this.#log.warn("Could not lower the count of a handle", { handle, block: this.#block, err });
         }
       }),
     );
   }
+}
+
+function remember(lines: readonly Line[], outcomes: readonly Outcome[]): void {
+  lines.forEach((line, index) => {
+    if (outcomes[index]?.result === "applied") line.perhaps = outcomes[index];
+  });
 }
 
 /** Whose turn it is when the write waits for its turn: the one who has waited longest. */

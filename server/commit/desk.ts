@@ -137,6 +137,18 @@ export function codeOf(error: unknown): Failure["code"] | undefined {
   return error instanceof Failure ? error.code : undefined;
 }
 
+/** For whoever goes on without what failed: our own mistakes are not among it. */
+export function failureIn(error: unknown): Failure {
+  if (error instanceof Failure) return error;
+  throw error;
+}
+
+/** Certainly not carried out, and it will not be. */
+export function isRefusal(error: unknown): boolean {
+  const code = codeOf(error);
+  return code === "api-forbidden" || code === "api-unauthorized" || code === "api-invalid" || code === "api-throttled";
+}
+
 /** The request may have been carried out, or may still be. */
 export function isUnknown(error: unknown): boolean {
   const code = codeOf(error);

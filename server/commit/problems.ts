@@ -17,7 +17,8 @@ export function tooSlow(what: string): Problem {
 
 /** `what` names the write, without saying that it failed: "the write of block 10.0.0.0/26". */
 export function problemOf(error: unknown, what: string): Problem {
-  if (!(error instanceof Failure)) return problem("Internal", `${what} failed: ${String(error)}`);
+  // Anything else is our own mistake, which no agent could do anything about.
+  if (!(error instanceof Failure)) throw error;
   switch (error.code) {
     case "api-forbidden":
     case "api-unauthorized":

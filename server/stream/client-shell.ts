@@ -3,6 +3,7 @@
 import type { Duplex } from "node:stream";
 import * as v from "valibot";
 import type { RawData, WebSocket } from "ws";
+import { isFields } from "../../shared/calico/fields.ts";
 import { canonicalCidr } from "../../shared/ip/cidr.ts";
 import type { BlockCidr, Instant, PoolName } from "../../shared/kinds.ts";
 import { impossible } from "../../shared/kinds.ts";
@@ -30,6 +31,8 @@ import { Session } from "./session.ts";
 
 /** Beyond this much in the socket nothing is added: what changes meanwhile is sent once, as it is then. */
 const softLimitBytes = 256 << 10;
+/** A client that asks for answers and does not read them is not slow but broken. */
+const hardLimitBytes = 32 << 20;
 /** Commits and claims of one client that are not answered yet. An agent has one per block. */
 const maxOutstanding = 256;
 /** The WebSocket protocol allows 123 bytes; ours are ASCII. */
@@ -69,6 +72,8 @@ export class Client {
   readonly #socket: Duplex;
   #session: Session | undefined;
   #outstanding = 0;
+  /** The last ping that came while the socket was full. */
+  #owedEcho: number | undefined;
   #closing: CloseReason | undefined;
   #lastWord: { readonly code: number; readonly reason: string } | undefined;
 
@@ -87,7 +92,7 @@ export class Client {
       this.#closing ??= "protocol";
     });
     ws.on("close", () => this.#closed());
-    socket.on("drain", () => this.flush());
+    socket.on("drain", () => this.#drained());
   }
 
   get isAdmitted(): boolean {
@@ -173,6 +178,18 @@ export class Client {
     this.#close(this.#closing ?? "client", this.#lastWord.code, this.#lastWord.reason);
   }
 
+  #drained(): void {
+    if (this.#owedEcho !== undefined) this.#echo(this.#owedEcho);
+    this.flush();
+  }
+
+  /** One answer is enough for the pings of a client that does not read. */
+  #echo(sent: number): void {
+    const isFull = this.#socket.writableLength >= softLimitBytes;
+    this.#owedEcho = isFull ? sent : undefined;
+    if (!isFull) this.#send("heartbeat", this.#parts.beat(sent));
+  }
+
   #heard(): void {
     this.heardAt = this.#parts.clock.monotonic();
   }
@@ -180,9 +197,13 @@ export class Client {
   #receive(data: RawData): void {
     this.#heard();
     if (this.isClosing) return;
-    const message = parse(String(data));
-    if (message === undefined) return;
-    if (typeof message === "string") return this.#close("protocol", closeCodes.protocol, message);
+    const parsed = parse(String(data));
+    if (parsed.kind === "unknown") return;
+    if (parsed.kind === "bad" && parsed.answer !== undefined && this.isAdmitted) {
+      return this.#send("ack", parsed.answer);
+    }
+    if (parsed.kind === "bad") return this.#close("protocol", closeCodes.protocol, parsed.why);
+    const { message } = parsed;
     const isHello = message.type === "hello";
     if (isHello === this.isAdmitted) {
       return this.#close("protocol", closeCodes.protocol, isHello ? "a second hello" : `${message.type} before hello`);
@@ -196,7 +217,7 @@ export class Client {
         this.#hello(message);
         break;
       case "ping":
-        this.#send("heartbeat", this.#parts.beat(message.sent));
+        this.#echo(message.sent);
         break;
       case "commit":
         void this.#commit(message);
@@ -292,6 +313,7 @@ export class Client {
     if (!this.#socket.writable) return;
     this.#socket.write(frame);
     this.#parts.sent(type, frame.length);
+    if (this.#socket.writableLength > hardLimitBytes) this.terminate("protocol");
   }
 }
 
@@ -307,19 +329,28 @@ function isBlock(text: string): boolean {
 
 const knownTypes: ReadonlySet<unknown> = new Set(clientMessage.options.map(({ entries }) => entries.type.literal));
 
-/** Undefined: of a type that a newer client knows. A string: what is wrong with it. */
-function parse(text: string): ClientMessage | string | undefined {
+type Parsed =
+  | { readonly kind: "message"; readonly message: ClientMessage }
+  /** Of a type that a newer client knows. */
+  | { readonly kind: "unknown" }
+  /** `answer`: one odd request must not cut a whole node off. */
+  | { readonly kind: "bad"; readonly why: string; readonly answer?: ServerMessage };
+
+function parse(text: string): Parsed {
   let raw: unknown;
   try {
     raw = JSON.parse(text);
   } catch {
-    return "a message is no JSON";
+    return { kind: "bad", why: "a message is no JSON" };
   }
-  const type = typeof raw === "object" && raw !== null && "type" in raw ? raw.type : undefined;
-  if (typeof type !== "string") return "a message has no type";
-  if (!knownTypes.has(type)) return undefined;
+  if (!isFields(raw) || typeof raw.type !== "string") return { kind: "bad", why: "a message has no type" };
+  if (!knownTypes.has(raw.type)) return { kind: "unknown" };
   const parsed = v.safeParse(clientMessage, raw, { abortEarly: true });
-  if (parsed.success) return parsed.output;
+  if (parsed.success) return { kind: "message", message: parsed.output };
   const [issue] = parsed.issues;
-  return `bad ${type} message: ${v.getDotPath(issue) ?? ""} ${issue.message}`;
+  const why = `bad ${raw.type} message: ${v.getDotPath(issue) ?? ""} ${issue.message}`;
+  const refused = { id: Number(raw.id), problem: problem("BadRequest", why) };
+  if (raw.type === "commit") return { kind: "bad", why, answer: { type: "ack", ...refused } };
+  if (raw.type === "claim") return { kind: "bad", why, answer: { type: "claimed", ...refused } };
+  return { kind: "bad", why };
 }

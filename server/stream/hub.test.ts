@@ -196,10 +196,12 @@ test("messages out of order or out of shape end the stream, unknown ones are pas
   assert.deepEqual(await end('{"type":"ping","sent":1}'), { code: 4400, reason: "ping before hello" });
   assert.equal((await end("{")).code, 4400);
   assert.deepEqual(await end(hello, hello), { code: 4400, reason: "a second hello" });
-  assert.match((await end(hello, '{"type":"claim","id":1,"pools":[],"full":[]}')).reason, /^bad claim message: pools /);
+  assert.match((await end(hello, '{"type":"ping"}')).reason, /^bad ping message: sent /);
   const client = await connect();
   client.ws.send(hello);
   client.ws.send('{"type":"from-the-future"}');
+  client.ws.send('{"type":"claim","id":5,"pools":[],"full":[]}');
+  assert.match((await client.next("claimed")).problem?.message ?? "", /^bad claim message: pools /);
   client.send({ type: "ping", sent: 7 });
   await client.until(() => client.messages.find((message) => message.type === "beat" && message.echo === 7));
 });
