@@ -7,12 +7,13 @@ import { entryOf, metadataErrors, type ObjectEntry } from "./objects.ts";
 import { bootstrapRoles, isAllowed, mastersGroup } from "./rbac.ts";
 import { getObject, listObjects, matcher, type StartWatch, watchObjects } from "./reads.ts";
 import { type ApiRequest, type ResourceTarget, type Target, targetOf, type User } from "./request.ts";
-import { type AuthContext, authenticate, createReview, createToken, type Signer } from "./reviews.ts";
+import { type AuthContext, authenticate, createReview, createToken, keyDocument, type Signer } from "./reviews.ts";
 import {
   badRequest,
   forbidden,
   invalid,
   NoSuchPath,
+  noSuchResource,
   notAllowedHere,
   notFound,
   Refusal,
@@ -40,6 +41,7 @@ export interface ApiServerOptions {
   readonly random: Random;
   readonly signer: Signer;
   readonly issuer: string;
+  readonly address: () => string;
   readonly tokens: ReadonlyMap<string, User>;
   /** Evaluate Role and ClusterRole objects; otherwise whoever has a token may do everything. */
   readonly rbac: boolean;
@@ -83,6 +85,7 @@ export class ApiServer {
     this.#options = options;
     this.store = new Store<ObjectEntry>(options.historyLimit);
     this.#auth = { ...options, store: this.store };
+    for (const type of this.types.all()) this.store.collection(collectionOf(type));
     this.seed([
       ...firstNamespaces.map((name) => ({ apiVersion: "v1", kind: "Namespace", metadata: { name } })),
       ...firstNamespaces.map((namespace) => ({
@@ -176,7 +179,10 @@ export class ApiServer {
     if (target.name === "" && (target.verb === "update" || target.verb === "patch")) {
       throw type.custom ? badRequest("name must be provided") : notAllowedHere();
     }
-    if (type.namespaced && target.namespace === "" && target.name !== "") throw new NoSuchPath();
+    if (type.namespaced && target.namespace === "") {
+      if (target.name !== "") throw noSuchResource();
+      if (target.verb === "create") throw notAllowedHere();
+    }
     requireVerb(type, target.verb);
     switch (target.verb) {
       case "get":
@@ -210,7 +216,7 @@ export class ApiServer {
 
   #servePath(request: ApiRequest): Answer {
     if (healthPaths.has(request.path)) return body(200, ["ok"]);
-    const document = discover(this.types.all(), request.path);
+    const document = keyDocument(this.#auth, request.path) ?? discover(this.types.all(), request.path);
     if (document === undefined) throw new NoSuchPath();
     if (request.method !== "GET" && request.method !== "HEAD") throw notAllowedHere();
     return body(200, [printJson(document)]);
@@ -266,6 +272,7 @@ export class ApiServer {
     if (type === undefined) return;
     const known = this.types.named(type.group, type.plural);
     this.types.add(type);
+    this.store.collection(collectionOf(type));
     if (known !== undefined && printJson(known) !== printJson(type))
       this.store.collection(collectionOf(type)).endWatches();
   }

@@ -9,11 +9,6 @@ export const serverVersion = {
   major: "1",
   minor: "35",
   gitVersion: "v1.35.4+cattail",
-  gitCommit: "",
-  gitTreeState: "clean",
-  buildDate: "1970-01-01T00:00:00Z",
-  goVersion: "",
-  compiler: "",
   platform: "linux/amd64",
 } as const;
 

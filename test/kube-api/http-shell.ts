@@ -6,7 +6,6 @@ import { setTimeout as sleep } from "node:timers/promises";
 import type { Clock } from "../../shared/world.ts";
 import { type Answer, type ApiServer, bodyLimitBytes, type Handled } from "./api-server.ts";
 import type { FaultEffect, Faults } from "./faults.ts";
-import type { JsonObject } from "./json.ts";
 import type { RequestLog } from "./log.ts";
 import { type ApiRequest, type Target, targetOf } from "./request.ts";
 import { Refusal, tooLarge } from "./status.ts";
@@ -16,8 +15,6 @@ export interface HttpParts {
   readonly faults: Faults;
   readonly log: RequestLog;
   readonly clock: Clock;
-  readonly jwks: () => JsonObject;
-  readonly issuer: string;
 }
 
 /** Unsent bytes at which a watch is ended: the real server does not wait for slow readers either (kube-watch 4). */
@@ -39,7 +36,6 @@ async function serve(parts: HttpParts, incoming: IncomingMessage, outgoing: Serv
   if (outgoing.destroyed) return;
   if (text === undefined) return send(outgoing, 413, [tooLarge(bodyLimitBytes).body]);
   const request = apiRequest(incoming, text);
-  if (serveKeys(parts, request, outgoing)) return;
   const fault = parts.faults.take(safeTarget(request), request.userAgent);
   if (fault === undefined) return answer(parts, request, parts.server.handle(request), outgoing);
   await serveFaulty(parts, request, fault, outgoing);
@@ -85,26 +81,6 @@ function safeTarget(request: ApiRequest): Target {
   } catch {
     return { kind: "path", verb: request.method.toLowerCase(), path: request.path };
   }
-}
-
-/** The keys are public: whoever verifies tokens offline must be able to fetch them before it has a token of its own. */
-function serveKeys(parts: HttpParts, request: ApiRequest, outgoing: ServerResponse): boolean {
-  const document =
-    request.path === "/openid/v1/jwks"
-      ? parts.jwks()
-      : request.path === "/.well-known/openid-configuration"
-        ? {
-            issuer: parts.issuer,
-            jwks_uri: `${parts.issuer}/openid/v1/jwks`,
-            response_types_supported: ["id_token"],
-            subject_types_supported: ["public"],
-            id_token_signing_alg_values_supported: ["RS256"],
-          }
-        : undefined;
-  if (document === undefined) return false;
-  record(parts, request, { kind: "path", verb: "get", path: request.path }, "", 200);
-  send(outgoing, 200, [JSON.stringify(document)]);
-  return true;
 }
 
 function answer(parts: HttpParts, request: ApiRequest, handled: Handled, outgoing: ServerResponse): void {

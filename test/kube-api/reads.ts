@@ -32,6 +32,8 @@ export function getObject(
   target: ResourceTarget,
   request: ApiRequest,
 ): string {
+  const asked = versionIn(request.query, "") ?? 0;
+  if (asked > context.store.version) throw versionTooLarge(asked, context.store.version);
   const entry = context.store.collection(collectionOf(type)).get(keyOf(type, target.namespace, target.name));
   if (entry === undefined) throw notFound({ name: target.name, group: type.group, kind: type.plural });
   return viewFor(type, request.accept, context.clock).one(entry);
@@ -54,7 +56,7 @@ export function listObjects(
   const collection = context.store.collection(collectionOf(type));
   const from = startOf(context, query);
   const all = entriesAt(context, collection, from);
-  const limit = wholeNumber(query.get("limit"), "limit") ?? 0;
+  const limit = wholeNumber(query.get("limit")) ?? 0;
   const page = takePage(all, from.key, matches, from.anyVersion ? 0 : limit);
   const metadata: JsonObject = { resourceVersion: String(from.version) };
   if (page.next !== undefined) {
@@ -79,7 +81,7 @@ function startOf(context: ReadContext, query: Query): Start {
   const current = context.store.version;
   const plain = { version: current, key: "", exact: false, continued: false, anyVersion: false };
   const token = query.get("continue");
-  const asked = versionIn(query);
+  const asked = versionIn(query, "list");
   if (token) {
     if (asked !== undefined && asked !== 0)
       throw badRequest("specifying resource version is not allowed when using continue");
@@ -92,7 +94,7 @@ function startOf(context: ReadContext, query: Query): Start {
   if (asked > current) throw versionTooLarge(asked, current);
   const match = query.get("resourceVersionMatch");
   // With a limit and no match, an old version is meant exactly (compatibility rule of the real server).
-  const exact = match === "Exact" || (!match && (wholeNumber(query.get("limit"), "limit") ?? 0) > 0);
+  const exact = match === "Exact" || (!match && (wholeNumber(query.get("limit")) ?? 0) > 0);
   return exact ? { ...plain, version: asked, exact: true } : plain;
 }
 
@@ -148,26 +150,23 @@ function continueToken(version: number, key: string): string {
 function readContinueToken(token: string): { version: number; key: string } {
   const text = token.replace(/../g, (pair) => String.fromCharCode(Number.parseInt(pair, 16)));
   const found = /^(-?\d+):(.+)$/.exec(text);
-  if (found === null) throw badRequest("continue key is not valid: the token could not be read");
+  if (found === null) throw badRequest("invalid continue token: continue key is not valid");
   return { version: Number(found[1]), key: found[2] ?? "" };
 }
 
-function versionIn(query: Query): number | undefined {
+/** Only a list calls a version that is no number the client's mistake. */
+function versionIn(query: Query, verb: "list" | ""): number | undefined {
   const text = query.get("resourceVersion") ?? "";
   if (text === "") return undefined;
-  if (!/^\d+$/.test(text))
-    throw new Refusal(
-      400,
-      "BadRequest",
-      `Invalid value: ${JSON.stringify(text)}: strconv.ParseUint: parsing ${JSON.stringify(text)}: invalid syntax`,
-    );
-  return Number(text);
+  if (/^\d+$/.test(text)) return Number(text);
+  const value = JSON.stringify(text);
+  const why = `resourceVersion: Invalid value: ${value}: strconv.ParseUint: parsing ${value}: invalid syntax`;
+  throw verb === "list" ? badRequest(`invalid resource version: ${why}`) : new Refusal(500, "", why);
 }
 
-function wholeNumber(text: string | undefined, name: string): number | undefined {
+function wholeNumber(text: string | undefined): number | undefined {
   if (text === undefined || text === "") return undefined;
-  if (!/^-?\d+$/.test(text))
-    throw badRequest(`strconv.ParseInt: parsing ${JSON.stringify(text)}: invalid syntax (${name})`);
+  if (!/^-?\d+$/.test(text)) throw badRequest(`strconv.ParseInt: parsing ${JSON.stringify(text)}: invalid syntax`);
   return Number(text);
 }
 
@@ -176,29 +175,32 @@ function checkOptions(query: Query, watch: boolean): void {
   const forbid = (field: string, why: string): void => {
     causes.push({ reason: "FieldValueForbidden", message: `Forbidden: ${why}`, field });
   };
+  const unsupported = (supported: string): void => {
+    const message = `Unsupported value: ${JSON.stringify(match)}: supported values: ${supported}`;
+    causes.push({ reason: "FieldValueNotSupported", message, field: "resourceVersionMatch" });
+  };
   const match = query.get("resourceVersionMatch") ?? "";
   const initial = query.has("sendInitialEvents");
   const version = query.get("resourceVersion") ?? "";
-  if (match !== "" && match !== "Exact" && match !== "NotOlderThan") {
-    causes.push({
-      reason: "FieldValueNotSupported",
-      message: `Unsupported value: ${JSON.stringify(match)}: supported values: "Exact", "NotOlderThan", ""`,
-      field: "resourceVersionMatch",
-    });
-  }
-  if (initial) {
+  if (watch && initial) {
     if (match !== "NotOlderThan")
       forbid("resourceVersionMatch", "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan");
-    if (!watch) forbid("sendInitialEvents", "sendInitialEvents is forbidden for list");
-  } else if (match !== "" && watch)
-    forbid("resourceVersionMatch", "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided");
-  else if (match !== "") {
-    if (version === "")
+    if (match !== "NotOlderThan" && match !== "") unsupported('"NotOlderThan"');
+  } else if (watch) {
+    if (match !== "")
+      forbid(
+        "resourceVersionMatch",
+        "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided",
+      );
+  } else {
+    if (match !== "" && version === "")
       forbid("resourceVersionMatch", "resourceVersionMatch is forbidden unless resourceVersion is provided");
-    if (query.get("continue"))
+    if (match !== "" && query.get("continue"))
       forbid("resourceVersionMatch", "resourceVersionMatch is forbidden when continue is provided");
+    if (match !== "" && match !== "Exact" && match !== "NotOlderThan") unsupported('"Exact", "NotOlderThan", ""');
     if (match === "Exact" && version === "0")
-      forbid("resourceVersionMatch", `resourceVersionMatch "Exact" is forbidden for resourceVersion "0"`);
+      forbid("resourceVersionMatch", 'resourceVersionMatch "exact" is forbidden for resourceVersion "0"');
+    if (initial) forbid("sendInitialEvents", "sendInitialEvents is forbidden for list");
   }
   if (causes.length > 0) throw invalid({ group: "meta.k8s.io", kind: "ListOptions" }, causes);
 }
@@ -245,12 +247,9 @@ export function watchObjects(
     matches: matcher(type, target, query).matches,
     bookmarks: isTrue(query.get("allowWatchBookmarks") ?? "false"),
     initialEvents: query.has("sendInitialEvents") ? isTrue(query.get("sendInitialEvents")) : undefined,
-    from: versionIn(query),
-    timeoutMs: (wholeNumber(query.get("timeoutSeconds"), "timeoutSeconds") ?? 0) * 1000,
+    from: versionIn(query, ""),
+    timeoutMs: (wholeNumber(query.get("timeoutSeconds")) ?? 0) * 1000,
   };
-  const current = context.store.version;
-  if (watch.initialEvents === true && watch.from !== undefined && watch.from > current)
-    throw versionTooLarge(watch.from, current);
   return (sink) => runWatch(watch, sink);
 }
 
@@ -306,10 +305,14 @@ function runWatch(watch: Watching, sink: WatchSink): () => void {
   return stop;
 }
 
-/** What happened before the watch began. False: the version is too old, and the sink was told so. */
+/** What happened before the watch began. False: it cannot be told from this version on, and the sink was told so. */
 function replay(watch: Watching, sink: WatchSink): boolean {
   const { context, collection, view } = watch;
   const wantsState = watch.initialEvents ?? !watch.from;
+  if (watch.initialEvents === true && watch.from !== undefined && watch.from > context.store.version) {
+    sink.line(eventText("ERROR", versionTooLarge(watch.from, context.store.version).body));
+    return false;
+  }
   if (wantsState) {
     for (const entry of collection.list()) if (watch.matches(entry)) sink.line(eventText("ADDED", view.one(entry)));
     if (watch.initialEvents === true && watch.bookmarks) {

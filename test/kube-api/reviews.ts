@@ -11,6 +11,8 @@ import type { ResourceType } from "./types.ts";
 import { newUid, readBody, timestamp } from "./writes.ts";
 
 export interface Signer {
+  /** The public keys, as the document of /openid/v1/jwks. */
+  jwks(): JsonObject;
   sign(claims: JsonObject): string;
   /** The claims of a token that we signed; expiry and audience are not looked at. */
   verify(token: string): JsonObject | undefined;
@@ -25,9 +27,9 @@ export interface AuthContext {
   /** Fixed tokens, such as the administrator's. */
   readonly tokens: ReadonlyMap<string, User>;
   readonly rbac: boolean;
+  /** URL at which this server is reached. */
+  readonly address: () => string;
 }
-
-export const apiAudience = "https://kubernetes.default.svc";
 
 export interface Authenticated {
   readonly user: User;
@@ -38,7 +40,7 @@ export interface Authenticated {
 export function authenticate(
   context: AuthContext,
   token: string,
-  audiences: readonly string[] = [apiAudience],
+  audiences: readonly string[] = [context.issuer],
 ): Authenticated | undefined {
   const known = context.tokens.get(token);
   if (known !== undefined) {
@@ -104,7 +106,7 @@ export function createToken(context: AuthContext, target: ResourceTarget, reques
   const seconds = spec.expirationSeconds === undefined ? 3600 : Number(spec.expirationSeconds);
   checkDuration(seconds);
   const audiences =
-    Array.isArray(spec.audiences) && spec.audiences.length > 0 ? spec.audiences.map(asText) : [apiAudience];
+    Array.isArray(spec.audiences) && spec.audiences.length > 0 ? spec.audiences.map(asText) : [context.issuer];
   const nowSeconds = Math.floor(context.clock.wall() / 1000);
   const token = context.signer.sign({
     aud: audiences,
@@ -114,7 +116,7 @@ export function createToken(context: AuthContext, target: ResourceTarget, reques
     jti: newUid(context.random),
     "kubernetes.io": {
       namespace: target.namespace,
-      ...boundTo(context, target.namespace, asObject(spec.boundObjectRef)),
+      ...boundTo(context, target.namespace, target.name, asObject(spec.boundObjectRef)),
       serviceaccount: { name: target.name, uid: account.uid },
     },
     nbf: nowSeconds,
@@ -123,7 +125,12 @@ export function createToken(context: AuthContext, target: ResourceTarget, reques
   return printJson({
     kind: "TokenRequest",
     apiVersion: "authentication.k8s.io/v1",
-    metadata: { name: target.name, namespace: target.namespace, creationTimestamp: timestamp(context.clock) },
+    metadata: {
+      name: target.name,
+      namespace: target.namespace,
+      uid: account.uid,
+      creationTimestamp: timestamp(context.clock),
+    },
     spec: { audiences, expirationSeconds: seconds, boundObjectRef: spec.boundObjectRef ?? null },
     status: { token, expirationTimestamp: `${new Date((nowSeconds + seconds) * 1000).toISOString().slice(0, 19)}Z` },
   });
@@ -142,13 +149,19 @@ function checkDuration(seconds: number): void {
   ]);
 }
 
-function boundTo(context: AuthContext, namespace: string, ref: JsonObject): JsonObject {
+function boundTo(context: AuthContext, namespace: string, account: string, ref: JsonObject): JsonObject {
   const name = asText(ref.name);
   switch (ref.kind) {
     case undefined:
       return {};
     case "Pod": {
       const pod = boundObject(context, "pods", `${namespace}/${name}`, ref);
+      const podAccount = asText(asObject(asObject(parseJson(pod.text)).spec).serviceAccountName) || "default";
+      if (podAccount !== account) {
+        throw badRequest(
+          `cannot bind token for serviceaccount "${account}" to pod running with different serviceaccount name.`,
+        );
+      }
       const nodeName = pod.fields?.["spec.nodeName"] ?? "";
       const node = nodeName === "" ? undefined : context.store.collection("nodes").get(nodeName);
       const nodeClaim =
@@ -158,7 +171,7 @@ function boundTo(context: AuthContext, namespace: string, ref: JsonObject): Json
     case "Node":
       return { node: { name, uid: boundObject(context, "nodes", name, ref).uid } };
     default:
-      throw badRequest(`cannot bind token for serviceaccount to type ${asText(ref.kind)}`);
+      throw badRequest(`cannot bind token to object of type /${asText(ref.apiVersion)}, Kind=${asText(ref.kind)}`);
   }
 }
 
@@ -168,7 +181,7 @@ function boundObject(context: AuthContext, collection: string, key: string, ref:
   if (entry === undefined) throw notFound(subject);
   if (asText(ref.uid) !== "" && ref.uid !== entry.uid) {
     throw conflict(
-      subject,
+      { ...subject, kind: asText(ref.kind) },
       `the UID in the bound object reference (${asText(ref.uid)}) does not match the UID in record. The object might have been deleted and then recreated`,
     );
   }
@@ -188,7 +201,7 @@ export function createReview(
   return printJson({
     kind: type.kind,
     apiVersion: `${type.group}/${type.version}`,
-    metadata: { creationTimestamp: null },
+    metadata: type.kind === "SelfSubjectReview" ? { creationTimestamp: timestamp(context.clock) } : {},
     ...(body.spec === undefined ? {} : { spec: body.spec }),
     status: reviewStatus(context, type, spec, user),
   });
@@ -211,9 +224,9 @@ function reviewToken(context: AuthContext, spec: JsonObject): JsonObject {
   const token = asText(spec.token);
   if (token === "") throw badRequest("token is required for TokenReview in authentication");
   const audiences =
-    Array.isArray(spec.audiences) && spec.audiences.length > 0 ? spec.audiences.map(asText) : [apiAudience];
+    Array.isArray(spec.audiences) && spec.audiences.length > 0 ? spec.audiences.map(asText) : [context.issuer];
   const found = authenticate(context, token, audiences);
-  if (found === undefined) return { user: {}, error: "[invalid bearer token, unknown]" };
+  if (found === undefined) return { user: {}, error: "invalid bearer token" };
   return { authenticated: true, user: found.user, audiences: found.audiences };
 }
 
@@ -242,4 +255,22 @@ function targetIn(spec: JsonObject): Target {
     namespace: asText(attributes.namespace),
     name: asText(attributes.name),
   };
+}
+
+/** Where whoever verifies tokens offline finds the keys. Undefined: another path. */
+export function keyDocument(context: AuthContext, path: string): JsonObject | undefined {
+  switch (path) {
+    case "/openid/v1/jwks":
+      return context.signer.jwks();
+    case "/.well-known/openid-configuration":
+      return {
+        issuer: context.issuer,
+        jwks_uri: `${context.address()}/openid/v1/jwks`,
+        response_types_supported: ["id_token"],
+        subject_types_supported: ["public"],
+        id_token_signing_alg_values_supported: ["RS256"],
+      };
+    default:
+      return undefined;
+  }
 }

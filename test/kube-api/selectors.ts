@@ -33,7 +33,7 @@ function labelTerm(text: string): (labels: Labels) => boolean {
   }
   const exists = existsTerm.exec(text);
   if (exists) return exists[1] === "!" ? not(has(exists[2] ?? "", () => true)) : has(exists[2] ?? "", () => true);
-  throw badRequest(`unable to parse requirement: found '${text}', expected: '=', '!=', '==', 'in', notin'`);
+  throw badRequest(`unable to parse requirement: found '${text}', expected: in, notin, =, ==, !=, gt, lt`);
 }
 
 function has(name: string, holds: (value: string) => boolean): (labels: Labels) => boolean {
@@ -61,9 +61,7 @@ export function fieldSelector(text: string | undefined, supported: readonly stri
     if (found === null) throw badRequest(`invalid selector: '${text}'; can't understand '${part}'`);
     const [, field = "", how, value = ""] = found;
     if (!supported.includes(field)) {
-      throw badRequest(
-        `Unable to find ${JSON.stringify(text)} that match label selector "", field selector ${JSON.stringify(text)}: field label not supported: ${field}`,
-      );
+      throw badRequest(`field label not supported: ${field}`);
     }
     return { field, equal: how !== "!=", value };
   });

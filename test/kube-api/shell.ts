@@ -16,7 +16,7 @@ import { RequestLog } from "./log.ts";
 import { mastersGroup } from "./rbac.ts";
 import type { User } from "./request.ts";
 import { defaultHistoryLimit } from "./store.ts";
-import { tokenKeys } from "./tokens-shell.ts";
+import { tokenSigner } from "./tokens-shell.ts";
 
 export interface KubeApiOptions {
   /** 0 or absent: any free port. */
@@ -66,14 +66,15 @@ const issuer = "https://kubernetes.default.svc.cluster.local";
 
 export async function startKubeApi(options: KubeApiOptions = {}): Promise<KubeApi> {
   const clock = options.clock ?? systemClock;
-  const keys = tokenKeys();
+  let url = "";
   const adminToken = options.adminToken ?? randomBytes(16).toString("hex");
   const admin: User = { username: "kubernetes-admin", groups: [mastersGroup] };
   const server = new ApiServer({
     clock,
     random: options.random ?? systemRandom,
-    signer: keys,
+    signer: tokenSigner(),
     issuer,
+    address: () => url,
     tokens: new Map([[adminToken, admin], ...(options.tokens ?? [])]),
     rbac: options.rbac ?? false,
     anonymous: options.anonymous ?? false,
@@ -83,7 +84,7 @@ export async function startKubeApi(options: KubeApiOptions = {}): Promise<KubeAp
   server.seed(options.seed ?? []);
   const faults = new Faults();
   const log = new RequestLog();
-  const listener = requestListener({ server, faults, log, clock, jwks: keys.jwks, issuer });
+  const listener = requestListener({ server, faults, log, clock });
   const certificate = options.tls === true ? loopbackCertificate() : options.tls || undefined;
   const http = certificate === undefined ? createServer(listener) : createTlsServer(certificate, listener);
   // A watch may be silent for minutes; clients end connections, not the server.
@@ -92,7 +93,7 @@ export async function startKubeApi(options: KubeApiOptions = {}): Promise<KubeAp
   const host = options.host ?? "127.0.0.1";
   await listen(http, options.port ?? 0, host);
   const { port } = http.address() as AddressInfo;
-  const url = `${certificate === undefined ? "http" : "https"}://${host.includes(":") ? `[${host}]` : host}:${port}`;
+  url = `${certificate === undefined ? "http" : "https"}://${host.includes(":") ? `[${host}]` : host}:${port}`;
   const ca = certificate?.cert;
   return {
     url,

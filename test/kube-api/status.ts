@@ -80,7 +80,11 @@ export function notFound(subject: Subject): Refusal {
   });
 }
 
-/** The real server answers this in plain text. */
+export function noSuchResource(): Refusal {
+  return new Refusal(404, "NotFound", "the server could not find the requested resource", { details: {} });
+}
+
+/** A path that nothing is registered for: the real server answers in plain text. */
 export class NoSuchPath extends Refusal {
   constructor() {
     super(404, "NotFound", "404 page not found");
@@ -94,6 +98,10 @@ export function notAllowedHere(): Refusal {
   return new Refusal(405, "MethodNotAllowed", "the server does not allow this method on the requested resource", {
     details: {},
   });
+}
+
+export function notAcceptable(): Refusal {
+  return new Refusal(406, "NotAcceptable", "only the following media types are accepted: application/json");
 }
 
 export function alreadyExists(subject: Subject): Refusal {

@@ -55,7 +55,7 @@ export class Store<E extends Entry> {
   collection(name: string): Collection<E> {
     let found = this.#collections.get(name);
     if (found === undefined) {
-      found = new Collection<E>(this.#historyLimit);
+      found = new Collection<E>(this.#historyLimit, this.#version);
       this.#collections.set(name, found);
     }
     return found;
@@ -80,15 +80,22 @@ export class Collection<E extends Entry> {
   readonly #snapshots = new Map<number, readonly E[]>();
   readonly #historyLimit: number;
   #history: StoreEvent<E>[] = [];
-  #oldest = 0;
+  /** Nothing was in it before this version. */
+  readonly #born: number;
+  /** From here on events can be told; as in a watch cache, not from before it was there. */
+  #oldest: number;
+  /** From here on former states are known. */
+  #compacted = 0;
   #keys: readonly string[] = [];
   /** Keys that came since `#keys` was sorted; `undefined` list = something changed since it was made. */
   #added: string[] = [];
   #removed = false;
   #list: readonly E[] | undefined = [];
 
-  constructor(historyLimit: number) {
+  constructor(historyLimit: number, version: number) {
     this.#historyLimit = historyLimit;
+    this.#born = version;
+    this.#oldest = version;
   }
 
   get size(): number {
@@ -126,7 +133,8 @@ export class Collection<E extends Entry> {
 
   /** The list as it was at `version`. */
   listAt(version: number): readonly E[] | Expired {
-    if (version < this.#oldest) return { expired: true, oldest: this.#oldest };
+    if (version < this.#compacted) return { expired: true, oldest: this.#compacted };
+    if (version < this.#born) return [];
     const newest = this.#history.at(-1)?.entry.version ?? this.#oldest;
     if (version >= newest) return this.list();
     return this.#snapshots.get(version) ?? this.#keep(version, this.#undo(version));
@@ -154,13 +162,15 @@ export class Collection<E extends Entry> {
   compact(version: number): void {
     this.#history = this.#history.slice(this.#firstAfter(version));
     this.#oldest = Math.max(this.#oldest, version);
-    for (const pinned of this.#snapshots.keys()) if (pinned < this.#oldest) this.#snapshots.delete(pinned);
+    this.#compacted = Math.max(this.#compacted, version);
+    for (const pinned of this.#snapshots.keys()) if (pinned < version) this.#snapshots.delete(pinned);
   }
 
   restoreTo(version: number): void {
     const then = this.listAt(version);
     invariant(!("expired" in then), `version ${version} was compacted away`);
     this.#history.length = this.#firstAfter(version);
+    this.#oldest = Math.min(this.#oldest, version);
     this.#snapshots.clear();
     this.#entries.clear();
     for (const entry of then) this.#entries.set(entry.key, entry);

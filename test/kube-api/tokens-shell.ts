@@ -4,12 +4,7 @@ import { createHash, createSign, createVerify, generateKeyPairSync, type KeyObje
 import { isObject, type JsonObject } from "./json.ts";
 import type { Signer } from "./reviews.ts";
 
-export interface TokenKeys extends Signer {
-  /** The document of /openid/v1/jwks. */
-  jwks(): JsonObject;
-}
-
-export function tokenKeys(): TokenKeys {
+export function tokenSigner(): Signer {
   let pair: { publicKey: KeyObject; privateKey: KeyObject; id: string } | undefined;
   const keys = () => {
     if (pair === undefined) {

@@ -23,6 +23,8 @@ export interface ResourceType {
   readonly status: boolean;
   /** `metadata.generation` counts changes of anything but metadata (and status, where that is a subresource). */
   readonly generation: boolean;
+  /** An update may leave out resourceVersion and then wins over whatever is there. */
+  readonly unconditionalUpdate: boolean;
   readonly names: "subdomain" | "label" | "path";
   /** Fields of field selectors besides metadata.name and metadata.namespace. */
   readonly fields: readonly string[];
@@ -48,6 +50,7 @@ function builtIn(groupVersion: string, types: readonly BuiltIn[]): ResourceType[
     verbs: allVerbs,
     status: false,
     generation: false,
+    unconditionalUpdate: true,
     names: "subdomain",
     fields: [],
     columns: [],
@@ -116,6 +119,7 @@ export const builtInTypes: readonly ResourceType[] = [
     {
       plural: "leases",
       kind: "Lease",
+      unconditionalUpdate: false,
       namespaced: true,
       columns: [{ name: "Holder", type: "string", jsonPath: ".spec.holderIdentity", wide: false }],
     },
@@ -163,6 +167,7 @@ export const builtInTypes: readonly ResourceType[] = [
     {
       plural: "customresourcedefinitions",
       kind: "CustomResourceDefinition",
+      unconditionalUpdate: false,
       shortNames: ["crd", "crds"],
       status: true,
       generation: true,
@@ -208,6 +213,7 @@ export function customType(definition: JsonObject): ResourceType | undefined {
     verbs: allVerbs,
     status: isObject(asObject(version.subresources).status),
     generation: true,
+    unconditionalUpdate: false,
     names: "subdomain",
     fields: selectable.map((field) => asText(field.jsonPath).replace(/^\./, "")),
     columns: columns.map((column) => ({

@@ -4,6 +4,7 @@
 import type { Clock } from "../../shared/world.ts";
 import { asObject, type JsonObject, parseJson, printJson } from "./json.ts";
 import type { ObjectEntry } from "./objects.ts";
+import { notAcceptable } from "./status.ts";
 import { apiVersionOf, type Column, type ResourceType } from "./types.ts";
 
 export interface View {
@@ -17,6 +18,7 @@ export interface View {
 }
 
 export function viewFor(type: ResourceType, accept: string, clock: Clock): View {
+  if (accept !== "" && !/application\/(json|\*)|\*\/\*/.test(accept)) throw notAcceptable();
   const partial = /;\s*as=PartialObjectMetadata(List)?\b/.test(accept) && accept.includes("meta.k8s.io");
   if (partial) return partialView();
   if (/;\s*as=Table\b/.test(accept) && /v=v1(?!beta)/.test(accept)) return tableView(type, clock);
@@ -28,8 +30,11 @@ function wholeView(type: ResourceType): View {
   return {
     one: (entry) => entry.text,
     item: (entry) => entry.text,
-    listHead: (metadata) =>
-      `{"kind":"${type.kind}List","apiVersion":"${apiVersion}","metadata":${printJson(metadata)},"items":[`,
+    listHead: (metadata) => {
+      // Lists of custom resources always have the key.
+      const full = type.custom ? { continue: "", ...metadata } : metadata;
+      return `{"kind":"${type.kind}List","apiVersion":"${apiVersion}","metadata":${printJson(full)},"items":[`;
+    },
     bookmark: (metadata) => printJson({ kind: type.kind, apiVersion, metadata }),
   };
 }

@@ -87,7 +87,11 @@ function checkKind(type: ResourceType, object: JsonObject): void {
     );
   }
   if (kind === undefined || kind === type.kind) return;
-  if (!type.custom) throw undecodable(type, `converting (${asText(kind)}) to (${type.kind}): unknown conversion`);
+  if (!type.custom) {
+    throw badRequest(
+      `${asText(kind)} in version "${type.version}" cannot be handled as a ${type.kind}: unknown conversion`,
+    );
+  }
   const name = asText(asObject(object.metadata).name);
   throw invalid({ name, group: type.group, kind: asText(kind) }, [
     {
@@ -162,8 +166,8 @@ export function newUid(random: Random): string {
   );
 }
 
-export function timestamp(clock: Clock): string {
-  return `${new Date(clock.wall()).toISOString().slice(0, 19)}Z`;
+export function timestamp(clock: Clock, inSeconds = 0): string {
+  return `${new Date(clock.wall() + inSeconds * 1000).toISOString().slice(0, 19)}Z`;
 }
 
 /** What the real server adds to, or takes from, a new object of these types. */
@@ -227,7 +231,23 @@ function conform(
 
 function schemaErrors(type: ResourceType, object: JsonObject): Cause[] {
   if (type.schema !== undefined) return validate(object, type.schema);
+  if (type.kind === "Event") return eventErrors(type, object);
   return collectionOf(type) === crdCollection ? definitionErrors(object) : [];
+}
+
+/** An Event lies in the namespace of what it is about; one about a cluster-scoped object in `default`. */
+function eventErrors(type: ResourceType, object: JsonObject): Cause[] {
+  const about = asObject(type.group === "" ? object.involvedObject : object.regarding);
+  const namespace = asText(about.namespace);
+  const required =
+    type.group === "" ? [] : ["eventTime", "reportingController", "reportingInstance", "action", "reason"];
+  const missing = required.filter((field) => asText(object[field]) === "");
+  const causes: Cause[] = missing.map((field) => ({ reason: "FieldValueRequired", message: "Required value", field }));
+  if ((namespace || "default") !== asObject(object.metadata).namespace) {
+    const message = `Invalid value: ${JSON.stringify(namespace)}: does not match event.namespace`;
+    causes.push({ reason: "FieldValueInvalid", message, field: "involvedObject.namespace" });
+  }
+  return causes;
 }
 
 function definitionErrors(object: JsonObject): Cause[] {
@@ -256,10 +276,22 @@ function definitionErrors(object: JsonObject): Cause[] {
 
 /** `storing` writes only when something changed: an update without effect keeps its resourceVersion and makes no event. */
 function store(context: WriteContext, type: ResourceType, object: JsonObject, request: ApiRequest): ObjectEntry {
-  const dry = request.query.get("dryRun") === "All";
+  const dry = isDryRun(request);
   const entry = entryOf(type, object, dry ? context.store.version : context.store.next());
   if (!dry) context.store.collection(collectionOf(type)).put(entry);
   return entry;
+}
+
+function isDryRun(request: ApiRequest): boolean {
+  const wish = request.query.get("dryRun") ?? "";
+  if (wish === "" || wish === "All") return wish === "All";
+  throw invalid({ group: "meta.k8s.io", kind: "WriteOptions" }, [
+    {
+      reason: "FieldValueNotSupported",
+      message: `Unsupported value: ["${wish}"]: supported values: "All"`,
+      field: "dryRun",
+    },
+  ]);
 }
 
 export function updateObject(
@@ -281,7 +313,7 @@ export function updateObject(
   }
   const before = existing(context, type, target);
   const version = asText(metadata.resourceVersion);
-  if (version === "" && type.custom) {
+  if (version === "" && !type.unconditionalUpdate) {
     throw invalid(subjectOf(type, name), [
       {
         reason: "FieldValueInvalid",
@@ -473,7 +505,7 @@ function isFinished(object: JsonObject): boolean {
 }
 
 function remove(context: WriteContext, type: ResourceType, object: JsonObject, request: ApiRequest): ObjectEntry {
-  const dry = request.query.get("dryRun") === "All";
+  const dry = isDryRun(request);
   const entry = entryOf(type, object, dry ? context.store.version : context.store.next());
   if (!dry) context.store.collection(collectionOf(type)).remove(entry);
   return entry;
@@ -507,21 +539,40 @@ export function deleteObject(
 ): Written {
   const options = deleteOptions(request);
   const entry = existing(context, type, target);
+  checkPreconditions(type, entry, options);
+  return { code: 200, body: deleteEntry(context, type, entry, options, request), warnings: [] };
+}
+
+/** Deletes what is listed, in its order, until one refuses; the caller has selected. */
+export function deleteAll(
+  context: WriteContext,
+  type: ResourceType,
+  entries: readonly ObjectEntry[],
+  request: ApiRequest,
+): void {
+  const options = deleteOptions(request);
+  for (const entry of entries) {
+    checkPreconditions(type, entry, options);
+    deleteEntry(context, type, entry, options, request);
+  }
+}
+
+function checkPreconditions(type: ResourceType, entry: ObjectEntry, options: DeleteOptions): void {
+  // The Kind, not the plural: these refusals are worded elsewhere in the real server.
   const subject = { name: entry.name, group: type.group, kind: type.kind };
-  if (options.uid !== undefined && options.uid !== entry.uid) {
+  const { uid, resourceVersion } = options;
+  if (uid !== undefined && uid !== entry.uid) {
     throw conflict(
       subject,
-      `the UID in the precondition (${options.uid}) does not match the UID in record (${entry.uid}). The object might have been deleted and then recreated`,
+      `the UID in the precondition (${uid}) does not match the UID in record (${entry.uid}). The object might have been deleted and then recreated`,
     );
   }
-  if (options.resourceVersion !== undefined && options.resourceVersion !== String(entry.version)) {
+  if (resourceVersion !== undefined && resourceVersion !== String(entry.version)) {
     throw conflict(
       subject,
-      `the ResourceVersion in the precondition (${options.resourceVersion}) does not match the ResourceVersion in record (${entry.version}). The object might have been modified`,
+      `the ResourceVersion in the precondition (${resourceVersion}) does not match the ResourceVersion in record (${entry.version}). The object might have been modified`,
     );
   }
-  const body = deleteEntry(context, type, entry, options, request);
-  return { code: 200, body, warnings: [] };
 }
 
 function deleteEntry(
@@ -535,18 +586,39 @@ function deleteEntry(
   const metadata = asObject(object.metadata);
   const graceSeconds = graceOf(type, object, options);
   if (finalizersOf(object).length === 0 && graceSeconds === 0) {
-    const gone = remove(context, type, object, request);
+    const gone = remove(context, type, lastState(context, type, object), request);
     return returnsObject.has(collectionOf(type)) ? gone.text : deletedStatus(type, entry);
   }
   const known = metadata.deletionTimestamp !== undefined;
   if (known && graceSeconds >= Number(metadata.deletionGracePeriodSeconds ?? 0)) return entry.text;
-  const deleting = {
-    ...metadata,
-    deletionTimestamp: `${new Date(context.clock.wall() + graceSeconds * 1000).toISOString().slice(0, 19)}Z`,
-    deletionGracePeriodSeconds: graceSeconds,
-    ...(type.generation ? { generation: Number(metadata.generation ?? 0) + 1 } : {}),
+  return store(context, type, markedForDeletion(context, type, object, graceSeconds), request).text;
+}
+
+function markedForDeletion(
+  context: WriteContext,
+  type: ResourceType,
+  object: JsonObject,
+  graceSeconds: number,
+): JsonObject {
+  const metadata = asObject(object.metadata);
+  const generation =
+    type.generation && metadata.deletionTimestamp === undefined
+      ? { generation: Number(metadata.generation ?? 0) + 1 }
+      : {};
+  return {
+    ...object,
+    metadata: {
+      ...metadata,
+      ...generation,
+      deletionTimestamp: timestamp(context.clock, graceSeconds),
+      deletionGracePeriodSeconds: graceSeconds,
+    },
   };
-  return store(context, type, { ...object, metadata: deleting }, request).text;
+}
+
+/** A pod says even in its last state that it was deleted; other objects just go. */
+function lastState(context: WriteContext, type: ResourceType, object: JsonObject): JsonObject {
+  return collectionOf(type) === "pods" ? markedForDeletion(context, type, object, 0) : object;
 }
 
 /** Only a pod that a kubelet may be running is given time. */
@@ -568,17 +640,6 @@ function deletedStatus(type: ResourceType, entry: ObjectEntry): string {
     status: "Success",
     details: { name: entry.name, ...(type.group ? { group: type.group } : {}), kind: type.plural, uid: entry.uid },
   });
-}
-
-/** Deletes what is listed, in its order; the caller has selected. */
-export function deleteAll(
-  context: WriteContext,
-  type: ResourceType,
-  entries: readonly ObjectEntry[],
-  request: ApiRequest,
-): void {
-  const options = deleteOptions(request);
-  for (const entry of entries) deleteEntry(context, type, entry, options, request);
 }
 
 export function checkDeletable(type: ResourceType, target: ResourceTarget): void {
