@@ -179,7 +179,7 @@ export async function readManifests(file: string): Promise<readonly Manifest[]> 
   return documents.map((document) => document.toJS() as Manifest).filter((manifest) => manifest !== null);
 }
 
-function collectionPath({ apiVersion, kind, metadata }: Manifest): string {
+export function collectionPath({ apiVersion, kind, metadata }: Manifest): string {
   const root = apiVersion.includes("/") ? `/apis/${apiVersion}` : `/api/${apiVersion}`;
   const scope = metadata.namespace === undefined ? "" : `/namespaces/${metadata.namespace}`;
   return `${root}${scope}/${plural(kind)}`;

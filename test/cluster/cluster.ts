@@ -180,7 +180,7 @@ export class AgentProcess extends Executable {
 }
 
 /** As kubelet projects it into the agent's pod: bound to that pod, which is on this node. */
-async function agentToken(admin: ApiClient, node: string): Promise<string> {
+export async function agentToken(admin: ApiClient, node: string): Promise<string> {
   const { namespace, name: serviceAccountName } = agentAccount;
   const name = `cattail-agent-${node}`;
   const pod = (await admin.must("POST", `/api/v1/namespaces/${namespace}/pods`, {

@@ -6,6 +6,7 @@ import { connectTo } from "../../server/upstream/connection-shell.ts";
 import { loadConfig } from "../../shared/config/load.ts";
 import { invariant } from "../../shared/kinds.ts";
 import { openFrame } from "../../shared/process/frame.ts";
+import type { Page } from "../../shared/process/http.ts";
 import { type ApiClient, until } from "./api.ts";
 import { serverAccount } from "./install.ts";
 
@@ -13,6 +14,8 @@ export interface ServerInProcess extends RunningServer {
   /** Why it is not ready, check by check; empty once it is. */
   problems(): string[];
   ready(): Promise<void>;
+  /** Of the admin port, which is not open. */
+  readonly pages: ReadonlyMap<string, Page>;
   /** Lines of the log. */
   readonly lines: readonly string[];
 }
@@ -40,13 +43,16 @@ export async function serverAt(
     ...frame.config(),
     ports: { ...frame.config().ports, stream: 0 },
   });
-  const server = await startServer({ ...frame, config }, connectTo(url, credentials));
+  const pages = new Map<string, Page>();
+  const adminPage = (path: string, page: Page): void => void pages.set(path, page);
+  const server = await startServer({ ...frame, config, adminPage }, connectTo(url, credentials));
   const problems = (): string[] => {
     const { ok, text } = frame.health.report("ready");
     return ok ? [] : text.split("\n").filter((line) => line.startsWith("[-]"));
   };
   return {
     ...server,
+    pages,
     lines,
     problems,
     ready: () => until("the server is ready", async () => problems().length === 0),
