@@ -536,6 +536,15 @@ test("watch case 25: a consistent list that is older than what we had begins a n
   assert.deepEqual(bench.sentSince(bench.sent.length - 1), ["watch 30"]);
 });
 
+test("watch case 25: a bookmark from before what we have leads to a consistent list", () => {
+  const bench = new Bench().watching(100, node("a", 90));
+  bench.bookmark(40);
+  bench.clock.advance(800);
+  assert.deepEqual(bench.last, { kind: "page", atLeast: undefined, next: "", limit: 500 });
+  bench.page({ items: [node("a", 20)], version: 40 });
+  assert.equal(bench.store.epoch, 1);
+});
+
 test("watch case 26: a kind that is no more served is kept until it is back, then listed", () => {
   const bench = new Bench().watching(10, node("a", 1, "first"), node("b", 2));
   bench.clock.advance(2_000);

@@ -269,10 +269,22 @@ function onStream<K extends Kind>(reflector: Reflector<K>, event: StreamEvent<K>
     case "removed":
       return [{ kind: "remove", meta: event.meta }, ...advance(reflector, event.meta.resourceVersion)];
     case "bookmark":
-      return advance(reflector, event.version);
+      return onBookmark(reflector, event.version, moment);
     default:
       return impossible(event);
   }
+}
+
+/**
+ * A watch from a version that is still to come is not refused: it waits in silence. After etcd was set back, this is the sign of it;
+ * a server that only lags behind is found innocent by the list.
+ */
+function onBookmark<K extends Kind>(reflector: Reflector<K>, version: ResourceVersion, moment: Moment): Effect<K>[] {
+  if (reflector.version === undefined || compareVersions(version, reflector.version) !== -1) {
+    return advance(reflector, version);
+  }
+  const why = `the API server is at version ${version}, behind ${reflector.version}`;
+  return relist(reflector, "now", { reason: "stale", why, delayMs: pause(reflector, moment) }, moment);
 }
 
 /** Only after what carried this version has been applied. A replayed event has an older one, and does not set us back. */
