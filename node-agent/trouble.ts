@@ -13,6 +13,7 @@ export interface Trouble {
 }
 
 export const cniCode = {
+  decoding: 6,
   config: 7,
   tryLater: 11,
   notAvailable: 50,
@@ -24,6 +25,7 @@ export const cniCode = {
   checkFailed: 104,
   internal: 999,
 } as const;
+export type CniCode = (typeof cniCode)[keyof typeof cniCode];
 
 const codeOf: Readonly<Record<Reason, number>> = {
   PoolExhausted: cniCode.poolExhausted,

@@ -1,7 +1,7 @@
 // Each verb of a request becomes an event for the ledger, or is answered on the spot from what is known (spec/cni.md 3.3-3.7).
 // Leaves to others what the ledger makes of it, and the words of the answer (replies.ts).
 import { podHandle } from "../../shared/calico/attributes.ts";
-import { canonicalAddress } from "../../shared/ip/address.ts";
+import { parseAddress, printAddress, unmapped } from "../../shared/ip/address.ts";
 import { type AttachmentId, type Instant, impossible, type NodeName, type UnixMs } from "../../shared/kinds.ts";
 import type { AddRequest, AgentRequest, CheckRequest, DelRequest, GcRequest } from "../../shared/protocol/socket.ts";
 import { check, type LedgerEvent } from "../ledger/ledger.ts";
@@ -44,7 +44,7 @@ export function decide(request: AgentRequest, at: Circumstances): Verdict {
 }
 
 export function addEvent(ask: AddRequest, { node, call, now, wall, nanos }: Circumstances): LedgerEvent {
-  const canonical = { ...ask, requested: ask.requested.map((text) => canonicalAddress(text) ?? text) };
+  const canonical = { ...ask, requested: ask.requested.map(plainAddress) };
   return {
     kind: "add",
     call,
@@ -85,8 +85,7 @@ function gcEvent({ network, valid, deadline }: GcRequest, { call, now, wall }: C
 }
 
 function checkAttachment(request: CheckRequest, ledger: Ledger): Verdict {
-  const previous = request.previous.map((text) => canonicalAddress(text) ?? text);
-  const why = check(ledger, attachmentId(request), previous);
+  const why = check(ledger, attachmentId(request), request.previous.map(plainAddress));
   return why === undefined ? fine : refused(trouble("BadRequest", why, { code: cniCode.checkFailed }));
 }
 
@@ -99,6 +98,14 @@ function status({ closed, diskFails, complete }: Ledger): Verdict {
   }
   if (complete) return fine;
   return refused(trouble("AgentStarting", "the agent has not received its data yet", { code: cniCode.notAvailable }));
+}
+
+/** As the blocks spell it; what is no address is refused later, in its own words. */
+function plainAddress(text: string): string {
+  const parsed = parseAddress(text);
+  if (parsed === undefined) return text;
+  const { family, value } = unmapped(parsed);
+  return printAddress(family, value);
 }
 
 /** The parts of an attachment's identity are joined by slashes. */

@@ -256,6 +256,7 @@ export function replay(ledger: Ledger, records: Records, now: Instant, wall: Uni
   for (const holding of records.holdings) {
     const lane = laneOf(ledger, holding.block);
     lane.holdings.set(holding.ordinal, holding);
+    holding.since = now;
     if (isOpen(holding)) lane.due.add(holding);
     attach(ledger, holding);
   }

@@ -2,7 +2,7 @@
 // Leaves to others the database (journal-shell.ts) and what a row means (state.ts).
 import * as v from "valibot";
 import { addressAt } from "../../shared/ip/cidr.ts";
-import type { AttachmentId, BlockCidr, HandleId, Sequence, UnixMs } from "../../shared/kinds.ts";
+import type { AttachmentId, BlockCidr, HandleId, Instant, Sequence, UnixMs } from "../../shared/kinds.ts";
 import type { Attachment, Holding, HoldingState, RecordNumber, Row, Tombstone } from "./state.ts";
 import { attachmentId, keyOf } from "./state.ts";
 
@@ -119,6 +119,7 @@ function holdingFrom(row: v.InferOutput<typeof holdingRow>): Holding {
     attributes: row.attributes,
     request: row.request,
     state: stateFrom(row),
+    since: 0 as Instant,
     sent: true, // it may have left before the crash
     written: 0 as RecordNumber,
   };

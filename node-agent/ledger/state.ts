@@ -48,6 +48,8 @@ export interface Holding extends Place {
   /** The call that took it: an undelivered ADD is undone by it. */
   readonly request: string;
   state: HoldingState;
+  /** Since when it is in this state, as far as this process knows. */
+  since: Instant;
   /** A reserve for it has left this process or an earlier one, and copies of it may still be under way. */
   sent: boolean;
   /** The record that says what is said here. */

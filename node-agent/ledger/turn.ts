@@ -87,6 +87,7 @@ export function setState(turn: Turn, holding: Holding, state: Holding["state"]):
   const lane = laneOf(turn.ledger, holding.block);
   invariant(lane.holdings.get(holding.ordinal) === holding, `${holding.address} is not held any more`);
   holding.state = state;
+  holding.since = turn.now;
   save(turn, { table: "holding", block: holding.block, ordinal: holding.ordinal });
   turn.lanes.add(lane);
   turn.touched.add(holding.attachment);
@@ -97,7 +98,7 @@ export function setState(turn: Turn, holding: Holding, state: Holding["state"]):
 
 export function hold(
   turn: Turn,
-  holding: Omit<Holding, "address" | "state" | "sent" | "written">,
+  holding: Omit<Holding, "address" | "state" | "since" | "sent" | "written">,
   state: Holding["state"],
 ): Holding {
   const lane = laneOf(turn.ledger, holding.block);
@@ -106,6 +107,7 @@ export function hold(
     ...holding,
     address: addressAt(holding.block, holding.ordinal),
     state,
+    since: turn.now,
     sent: false,
     written: neverWritten,
   };

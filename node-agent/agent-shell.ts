@@ -1,0 +1,388 @@
+// The node agent put together: journal, ledger, stream, spool, socket. main.ts runs it; the demo and tests start it in their process.
+// Leaves to others: where options come from, and when the process ends (shared/process).
+import { readFileSync, statSync } from "node:fs";
+import { join } from "node:path";
+import { type Instant, impossible, type NodeName } from "../shared/kinds.ts";
+import { agentMetrics } from "../shared/metrics.ts";
+import type { Running } from "../shared/process/daemon.ts";
+import type { Frame } from "../shared/process/frame.ts";
+import { type ServerMessage, type StreamedKind, streamedKinds, streamProtocol } from "../shared/protocol/stream.ts";
+import { Calls } from "./calls-shell.ts";
+import { ViewPlacement } from "./ipam/placement.ts";
+import { type Circumstances, decide, delEvent } from "./ipam/verbs.ts";
+import { type Journal, type Meta, openJournal } from "./ledger/journal-shell.ts";
+import { type LedgerEvent, nextWake, replay, step } from "./ledger/ledger.ts";
+import { type CallId, createLedger, type Ledger } from "./ledger/state.ts";
+import type { Effect } from "./ledger/turn.ts";
+import { measureLedger } from "./measures.ts";
+import { type AgentSocket, listenSocket } from "./socket/server-shell.ts";
+import { openSpool, type Spool } from "./socket/spool-shell.ts";
+import type { EndReason } from "./sync/client.ts";
+import { openStream, type Stream } from "./sync/client-shell.ts";
+import { type Change, concernsPlacement, takeBlock, View } from "./sync/view.ts";
+import { cniCode, type Trouble, trouble } from "./trouble.ts";
+
+export interface RunningAgent extends Running {
+  readonly socketPath: string;
+  /** Resolves when an ADD could be answered for the first time. */
+  readonly ready: Promise<void>;
+  /** Resolves when nothing that its calls have begun is under way. */
+  idle(): Promise<void>;
+}
+
+/** At the end, for calls that are being answered; whoever is left asks the next agent. */
+const lastAnswersMs = 5_000;
+
+/** Returns once the socket is there; what it still waits for is told by its checks of readiness. */
+export async function startAgent(frame: Frame<"agent">): Promise<RunningAgent> {
+  const config = frame.config();
+  const agent = new Agent(frame);
+  const journal = await openJournal({
+    directory: config.stateDir,
+    meta: identityOf(config.nodeName),
+    clock: frame.clock,
+    logger: frame.logger,
+    written: (upTo, tookMs) => agent.written(upTo, tookMs),
+    failed: (upTo, failure) => agent.failed(upTo, failure),
+  });
+  try {
+    await agent.start(journal);
+  } catch (error) {
+    await agent.stop();
+    throw error;
+  }
+  return {
+    socketPath: config.socket,
+    ready: agent.ready,
+    idle: () => agent.idle(),
+    stop: () => agent.stop(),
+  };
+}
+
+/** What tells this journal from another node's, and this boot from the last one. Empty: not known here. */
+function identityOf(node: string): Meta {
+  return { node, machineId: textOf("/etc/machine-id"), bootId: textOf("/proc/sys/kernel/random/boot_id") };
+}
+
+function textOf(path: string): string {
+  try {
+    return readFileSync(path, "utf8").trim();
+  } catch {
+    return "";
+  }
+}
+
+class Agent {
+  readonly #frame: Frame<"agent">;
+  readonly #node: NodeName;
+  readonly #metrics;
+  readonly #view = new View();
+  readonly #placement: ViewPlacement;
+  readonly #calls: Calls;
+  /** When each commit was sent. */
+  readonly #sentAt = new Map<number, Instant>();
+  readonly #freshness = new Map<string, { readonly ageMs: number; readonly at: Instant }>();
+  readonly #becameReady = Promise.withResolvers<void>();
+  readonly #whenSettled: (() => void)[] = [];
+  #ledger: Ledger;
+  #nodeUid: string | undefined;
+  #journal: Journal | undefined;
+  #stream: Stream | undefined;
+  #spool: Spool | undefined;
+  #socket: AgentSocket | undefined;
+  #cancelWake = (): void => {};
+
+  constructor(frame: Frame<"agent">) {
+    const { clock, logger } = frame;
+    this.#frame = frame;
+    this.#node = frame.config().nodeName as NodeName;
+    this.#metrics = frame.metrics.create(agentMetrics);
+    this.#placement = new ViewPlacement(this.#view, this.#node, () => clock.wall());
+    const handle = (event: LedgerEvent): void => this.#handle(event);
+    this.#calls = new Calls({ clock, logger, metrics: this.#metrics, placement: this.#placement, handle });
+    this.#ledger = this.#createLedger(undefined);
+  }
+
+  get ready(): Promise<void> {
+    return this.#becameReady.promise;
+  }
+
+  async start(journal: Journal): Promise<void> {
+    const { clock, logger } = this.#frame;
+    this.#journal = journal;
+    const closed = lostPast(journal.meta);
+    if (closed) logger.error("Found a journal that cannot be used", { reason: closed.reason, err: closed.why });
+    this.#ledger = this.#createLedger(closed);
+    replay(this.#ledger, journal.records, clock.monotonic(), clock.wall());
+    logger.info("Opened the journal", {
+      count: journal.records.attachments.length,
+      path: this.#frame.config().stateDir,
+    });
+    this.#observe();
+    this.#stream = await this.#openStream();
+    this.#spool = await openSpool({
+      directory: join(this.#frame.config().stateDir, "spool"),
+      clock,
+      logger,
+      take: (del) =>
+        new Promise((resolve) => this.#handle(delEvent(del, this.#at(this.#calls.openInternal(resolve)), true))),
+    });
+    this.#socket = await listenSocket({
+      path: this.#frame.config().socket,
+      logger,
+      take: (request, connection) => {
+        const call = this.#calls.open(request, connection);
+        const verdict = decide(request, this.#at(call));
+        if (verdict.kind === "event") this.#handle(verdict.event);
+        else if (verdict.kind === "fine") this.#calls.done(call);
+        else this.#calls.refused(call, verdict.trouble);
+      },
+    });
+    this.#wake();
+  }
+
+  written(upTo: Extract<LedgerEvent, { kind: "journalled" }>["upTo"], tookMs: number): void {
+    this.#metrics.journalWriteDuration.observe(tookMs / 1000);
+    this.#handle({ kind: "journalled", upTo });
+  }
+
+  failed(upTo: Extract<LedgerEvent, { kind: "journal-failed" }>["upTo"], err: Error): void {
+    this.#frame.logger.error("Could not write the journal", { reason: "DiskFull", err });
+    this.#handle({ kind: "journal-failed", upTo });
+  }
+
+  /** Nobody waits, everything is on disk and acknowledged. */
+  async idle(): Promise<void> {
+    await this.#calls.idle();
+    if (isSettled(this.#ledger)) return;
+    await new Promise<void>((resolve) => this.#whenSettled.push(resolve));
+  }
+
+  async stop(): Promise<void> {
+    await this.#socket?.stopListening();
+    let cancel = (): void => {};
+    const late = new Promise<void>((resolve) => {
+      cancel = this.#frame.clock.after(lastAnswersMs, resolve);
+    });
+    await Promise.race([this.#calls.idle(), late]);
+    cancel();
+    this.#socket?.close();
+    this.#spool?.close();
+    this.#stream?.stop();
+    await this.#journal?.close();
+    this.#cancelWake();
+  }
+
+  #createLedger(closed: Trouble | undefined): Ledger {
+    const { handles } = this.#frame.config();
+    return createLedger(
+      { node: this.#node, handles, placement: this.#placement },
+      this.#frame.clock.monotonic(),
+      closed,
+    );
+  }
+
+  #at(call: CallId): Circumstances {
+    const { clock } = this.#frame;
+    const [now, wall, nanos] = [clock.monotonic(), clock.wall(), clock.wallNanos()];
+    return { ledger: this.#ledger, node: this.#node, call, now, wall, nanos };
+  }
+
+  #handle(event: LedgerEvent): void {
+    for (const effect of step(this.#ledger, event, this.#frame.clock.monotonic())) this.#perform(effect);
+    if (this.#whenSettled.length > 0 && isSettled(this.#ledger)) {
+      for (const resolve of this.#whenSettled.splice(0)) resolve();
+    }
+    if (unreadiness(this.#ledger) === undefined) this.#becameReady.resolve();
+    this.#wake();
+  }
+
+  #perform(effect: Effect): void {
+    switch (effect.kind) {
+      case "journal":
+        return this.#journal?.append(effect.number, effect.rows);
+      case "commit":
+        this.#sentAt.set(effect.commit.id, this.#frame.clock.monotonic());
+        return this.#stream?.send({ type: "commit", ...effect.commit });
+      case "claim":
+        return this.#stream?.send({ type: "claim", id: effect.id, pools: [...effect.pools], full: [...effect.full] });
+      case "granted":
+        return this.#calls.granted(effect.call, effect.places, effect.repeated);
+      case "done":
+        return this.#calls.done(effect.call);
+      case "refused":
+        return this.#calls.refused(effect.call, effect.trouble);
+      case "conflict": {
+        const { block, address, handle } = effect.holding;
+        this.#metrics.conflicts.inc({ kind: effect.what });
+        return this.#frame.logger.warn("Saw another writer change what is ours", {
+          value: effect.what,
+          block,
+          address,
+          handle,
+        });
+      }
+      case "reconnect":
+        return this.#stream?.distrust();
+      default:
+        return impossible(effect);
+    }
+  }
+
+  #wake(): void {
+    this.#cancelWake();
+    const due = nextWake(this.#ledger);
+    if (due === undefined) return;
+    const { clock } = this.#frame;
+    this.#cancelWake = clock.after(Math.max(0, due - clock.monotonic()), () => this.#handle({ kind: "tick" }));
+  }
+
+  async #openStream(): Promise<Stream> {
+    const { clock, random, logger, files, version } = this.#frame;
+    const { server, tokenFile, tls } = this.#frame.config();
+    const token = tokenFile === undefined ? undefined : await files.token(tokenFile);
+    const authorities = tls.caFile === undefined ? undefined : await files.authorities(tls.caFile);
+    return openStream({
+      urls: server,
+      token: () => token?.current(),
+      authorities: () => authorities?.current().ca,
+      hello: () => ({
+        type: "hello",
+        protocol: streamProtocol,
+        version: version.version,
+        scope: "node",
+        node: this.#node,
+        ...(this.#view.lineage !== undefined && { lineage: this.#view.lineage }),
+        have: this.#view.have(),
+        capabilities: [],
+      }),
+      clock,
+      random,
+      logger,
+      deliver: (message) => this.#deliver(message),
+      online: () => this.#handle({ kind: "online" }),
+      offline: (reason) => this.#offline(reason),
+    });
+  }
+
+  #deliver(message: ServerMessage): void {
+    switch (message.type) {
+      case "welcome":
+        this.#view.lineage = message.lineage;
+        return;
+      case "reset":
+        this.#frame.logger.warn("Was told to start afresh", { err: message.reason });
+        this.#view.reset();
+        return this.#handle({ kind: "incomplete" });
+      case "put":
+        return this.#changed(this.#view.putWire(message.kind, message.object));
+      case "gone":
+        return this.#changed(this.#view.gone(message.kind, message.name));
+      case "synced":
+        for (const change of this.#view.synced()) this.#changed(change);
+        return;
+      case "beat":
+        for (const [kind, { ageMs }] of Object.entries(message.freshness)) {
+          this.#freshness.set(kind, { ageMs, at: this.#frame.clock.monotonic() });
+        }
+        return;
+      case "ack":
+        return this.#acknowledged(message);
+      case "claimed":
+        return this.#claimed(message);
+      case "bye":
+        return;
+      default:
+        return impossible(message);
+    }
+  }
+
+  #changed(change: Change | undefined): void {
+    if (change === undefined) return;
+    if (change.kind === "block") {
+      const cidr = (change.after ?? change.before)?.cidr;
+      if (cidr !== undefined) this.#handle({ kind: "block", cidr, block: change.after });
+    }
+    if (!concernsPlacement(change.kind)) return;
+    this.#placement.forget();
+    this.#handle({ kind: "rules-changed" });
+    if (change.kind === "node" && change.after) this.#knowNode(change.after.uid);
+  }
+
+  /** The same machine under a new Node object keeps its journal: what it says about this machine's containers is true. */
+  #knowNode(nodeUid: string): void {
+    const known = this.#nodeUid ?? this.#journal?.meta.nodeUid;
+    this.#nodeUid = nodeUid;
+    if (known === nodeUid) return;
+    if (known !== undefined)
+      this.#frame.logger.warn("Found this node created anew", { node: this.#node, uid: nodeUid });
+    this.#journal?.putMeta({ nodeUid });
+  }
+
+  #acknowledged({ id, results, block, problem }: Extract<ServerMessage, { type: "ack" }>): void {
+    const since = this.#sentAt.get(id);
+    if (since === undefined) return; // of an earlier connection
+    this.#sentAt.delete(id);
+    if (results) this.#metrics.commitDuration.observe((this.#frame.clock.monotonic() - since) / 1000);
+    const known = this.#ledger.flights.get(id)?.block;
+    const newest = takeBlock(this.#view, block, known?.name ?? "");
+    this.#handle({ kind: "acknowledged", id, results, block: newest, problem });
+  }
+
+  #claimed({ id, block, problem }: Extract<ServerMessage, { type: "claimed" }>): void {
+    const newest = takeBlock(this.#view, block, block?.name ?? "");
+    this.#handle({ kind: "claimed", id, problem, ...(newest && { block: { cidr: newest.cidr, block: newest } }) });
+  }
+
+  #offline(reason: EndReason): void {
+    this.#metrics.reconnects.inc({ reason });
+    this.#sentAt.clear();
+    this.#handle({ kind: "offline" });
+  }
+
+  #observe(): void {
+    const { health, metrics, clock, config } = this.#frame;
+    health.check("ready", "ledger", () => unreadiness(this.#ledger));
+    health.check("ready", "server", () => (this.#ledger.online ? undefined : "no server is connected"));
+    metrics.beforeScrape(() => {
+      measureLedger(this.#metrics, this.#ledger, clock.monotonic());
+      const { live, silentMs } = this.#stream?.status() ?? { live: false, silentMs: undefined };
+      this.#metrics.serverConnected.set(live ? 1 : 0);
+      if (silentMs !== undefined) this.#metrics.serverLastContact.set((clock.wall() - silentMs) / 1000);
+      this.#metrics.cniInFlight.set(this.#calls.inFlight);
+      this.#metrics.spooledDeletes.set(this.#spool?.waiting ?? 0);
+      this.#metrics.journalBytes.set(sizeOf(join(config().stateDir, "journal.db")));
+      for (const resource of streamedKinds) this.#measureAge(resource);
+    });
+  }
+
+  #measureAge(resource: StreamedKind): void {
+    const known = this.#freshness.get(resource);
+    if (known) this.#metrics.dataAge.set({ resource }, (known.ageMs + this.#frame.clock.monotonic() - known.at) / 1000);
+  }
+}
+
+/** Why no ADD could be answered now. */
+function unreadiness({ closed, diskFails, complete, online }: Ledger): string | undefined {
+  if (closed) return closed.why;
+  if (diskFails) return "the journal cannot be written";
+  if (!complete) return "not everything that concerns this node has been received";
+  return online ? undefined : "no server is connected, and every ADD is written through one";
+}
+
+/** Everything is on disk and acknowledged. */
+function isSettled(ledger: Ledger): boolean {
+  const { unconfirmed, unsaved, flights, claims, departing } = ledger;
+  return unconfirmed.length + unsaved.size + flights.size + claims.size + departing.size === 0;
+}
+
+/** The past is not known: an address may be in use that only the lost journal knew of. */
+function lostPast({ lostPast: why }: Meta): Trouble | undefined {
+  if (why === undefined) return undefined;
+  const next = "Drain this node, then remove journal.db from the agent's state directory and restart the agent";
+  return trouble("AgentStarting", why, { code: cniCode.tryLater, next });
+}
+
+function sizeOf(path: string): number {
+  return ["", "-wal"].reduce((sum, suffix) => sum + (statSync(path + suffix, { throwIfNoEntry: false })?.size ?? 0), 0);
+}

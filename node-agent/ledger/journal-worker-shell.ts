@@ -1,0 +1,226 @@
+// The thread that owns the journal's files: the lock, the database, one fsync for all that came while the last one ran.
+// Leaves to journal-shell.ts what is asked of it; says nothing to anybody else.
+import { closeSync, existsSync, fsyncSync, mkdirSync, openSync, renameSync, rmSync, statSync } from "node:fs";
+import { join } from "node:path";
+import { DatabaseSync } from "node:sqlite";
+import { parentPort, receiveMessageOnPort } from "node:worker_threads";
+import { invariant } from "../../shared/kinds.ts";
+import { messageOf } from "../../shared/log.ts";
+import type { JournalAnswer, JournalOrder, Meta } from "./journal-shell.ts";
+import { decodeRows, type JournalRow } from "./record.ts";
+
+const port = parentPort;
+invariant(port !== null, "the journal runs in a thread of its own");
+
+let lock: DatabaseSync | undefined;
+let database: DatabaseSync | undefined;
+
+port.on("message", (first: JournalOrder) => {
+  const orders = [first];
+  // What came while the last fsync ran shares the next one.
+  for (let next = receiveMessageOnPort(port); next !== undefined; next = receiveMessageOnPort(port))
+    orders.push(next.message);
+  carryOut(orders);
+});
+
+function carryOut(orders: readonly JournalOrder[]): void {
+  const appended = orders.filter((order) => order.kind === "append");
+  if (appended.length > 0) write(appended);
+  for (const order of orders) {
+    if (order.kind === "open") answer(open(order.directory, order.meta, order.schema));
+    if (order.kind === "meta") putMeta(order.meta);
+    if (order.kind === "close") close();
+  }
+}
+
+function answer(message: JournalAnswer): void {
+  port?.postMessage(message);
+}
+
+function write(orders: readonly Extract<JournalOrder, { kind: "append" }>[]): void {
+  const upTo = orders.at(-1)?.number;
+  if (upTo === undefined || database === undefined) return;
+  const began = performance.now();
+  try {
+    database.exec("BEGIN IMMEDIATE");
+    const put = database.prepare("INSERT OR REPLACE INTO record (kind, key, value) VALUES (?, ?, ?)");
+    const drop = database.prepare("DELETE FROM record WHERE kind = ? AND key = ?");
+    for (const { table, key, value } of orders.flatMap(({ rows }) => rows)) {
+      if (value === null) drop.run(table, key);
+      else put.run(table, key, value);
+    }
+    database.exec("COMMIT");
+    answer({ kind: "written", upTo, tookMs: performance.now() - began });
+  } catch (error) {
+    if (database.isTransaction) tolerate(() => database?.exec("ROLLBACK"));
+    answer({ kind: "failed", upTo, why: messageOf(error) });
+  }
+}
+
+function tolerate(act: () => void): void {
+  try {
+    act();
+  } catch {
+    // The first failure has been told; this one follows from it.
+  }
+}
+
+/** The names of the files in the state directory. */
+const lockName = "agent.lock";
+const journalName = "journal.db";
+
+function open(directory: string, meta: Meta, schema: number): JournalAnswer {
+  try {
+    mkdirSync(directory, { recursive: true, mode: 0o700 });
+    if (!takeLock(join(directory, lockName))) return { kind: "busy" };
+    const path = join(directory, journalName);
+    if (!existsSync(path)) create(path, meta, schema, undefined);
+    const found = read(path, meta, schema);
+    if (typeof found === "object") return { kind: "opened", ...found };
+    const movedTo = setAside(path);
+    create(path, meta, schema, `${found}; it was set aside as ${movedTo}`);
+    const fresh = read(path, meta, schema);
+    invariant(typeof fresh === "object", `a new journal is unreadable: ${String(fresh)}`);
+    return { kind: "opened", ...fresh };
+  } catch (error) {
+    return { kind: "refused", why: messageOf(error) };
+  }
+}
+
+/** SQLite's lock is the one lock of Node that a dead process does not keep. */
+function takeLock(path: string): boolean {
+  if (lock !== undefined) return true;
+  closeSync(openSync(path, "a", 0o600));
+  const opened = new DatabaseSync(path);
+  try {
+    opened.exec("PRAGMA locking_mode = EXCLUSIVE; BEGIN EXCLUSIVE");
+  } catch (error) {
+    opened.close();
+    if (codeOf(error) === sqliteBusy) return false;
+    throw error;
+  }
+  lock = opened;
+  return true;
+}
+
+const sqliteBusy = 5;
+const sqliteCorrupt = 11;
+const sqliteNotADatabase = 26;
+
+function codeOf(error: unknown): number | undefined {
+  return error instanceof Error && "errcode" in error && typeof error.errcode === "number"
+    ? error.errcode & 255
+    : undefined;
+}
+
+/** Under another name until it is whole: a crash leaves no half journal that could be taken for an empty one. */
+function create(path: string, meta: Meta, schema: number, lostPast: string | undefined): void {
+  const temporary = `${path}.new`;
+  rmSync(temporary, { force: true });
+  closeSync(openSync(temporary, "wx", 0o600));
+  const made = new DatabaseSync(temporary);
+  made.exec(`
+    PRAGMA synchronous = FULL;
+    BEGIN;
+    CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
+    CREATE TABLE record (kind TEXT NOT NULL, key TEXT NOT NULL, value TEXT NOT NULL, PRIMARY KEY (kind, key)) WITHOUT ROWID;
+    PRAGMA user_version = ${schema};
+  `);
+  const entries = { ...meta, ...(lostPast !== undefined && { lostPast }) };
+  const put = made.prepare("INSERT INTO meta (key, value) VALUES (?, ?)");
+  for (const [key, value] of Object.entries(entries)) put.run(key, value);
+  made.exec("COMMIT");
+  made.close();
+  renameSync(temporary, path);
+  syncDirectory(path);
+}
+
+function syncDirectory(path: string): void {
+  const directory = openSync(join(path, ".."), "r");
+  fsyncSync(directory);
+  closeSync(directory);
+}
+
+interface Found {
+  readonly meta: Meta;
+  readonly rows: readonly JournalRow[];
+}
+
+/** A text: why this is no journal of ours. Throws when it cannot be told, as when the disk fails. */
+function read(path: string, meta: Meta, schema: number): Found | string {
+  if (!statSync(path).isFile()) return "the journal is no file";
+  const opened = new DatabaseSync(path);
+  try {
+    opened.exec("PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL");
+    const version = Number(opened.prepare("PRAGMA user_version").get()?.user_version);
+    if (version > schema)
+      throw new Error(`the journal was written by a newer agent (schema ${version}, this one knows ${schema})`);
+    const wrong = problemOf(opened, version, meta);
+    if (wrong !== undefined) {
+      opened.close();
+      return wrong;
+    }
+    const rows = opened.prepare("SELECT kind AS 'table', key, value FROM record").all() as unknown as JournalRow[];
+    const unreadable = problemOfRows(rows);
+    if (unreadable !== undefined) {
+      opened.close();
+      return unreadable;
+    }
+    const stored = metaOf(opened);
+    database = opened;
+    putMeta(meta);
+    return { meta: stored, rows };
+  } catch (error) {
+    opened.close();
+    const code = codeOf(error);
+    if (code === sqliteCorrupt || code === sqliteNotADatabase) return `the journal is unreadable: ${messageOf(error)}`;
+    throw error;
+  }
+}
+
+function problemOf(opened: DatabaseSync, version: number, meta: Meta): string | undefined {
+  if (version === 0) return "the journal is empty, as a torn write leaves it";
+  const check = String(opened.prepare("PRAGMA quick_check(1)").get()?.quick_check);
+  if (check !== "ok") return `the journal is damaged: ${check}`;
+  const stored = metaOf(opened);
+  for (const key of ["node", "machineId"] as const) {
+    const [was, is] = [stored[key] ?? "", meta[key] ?? ""];
+    if (was !== "" && is !== "" && was !== is)
+      return `the journal is another node's: its ${key} is ${was}, this node's is ${is}`;
+  }
+  return undefined;
+}
+
+function problemOfRows(rows: readonly JournalRow[]): string | undefined {
+  try {
+    decodeRows(rows);
+    return undefined;
+  } catch (error) {
+    return `the journal holds a row that cannot be read: ${messageOf(error)}`;
+  }
+}
+
+function metaOf(opened: DatabaseSync): Meta {
+  const rows = opened.prepare("SELECT key, value FROM meta").all();
+  return Object.fromEntries(rows.map(({ key, value }) => [String(key), String(value)]));
+}
+
+function putMeta(meta: Meta): void {
+  const put = database?.prepare("INSERT OR REPLACE INTO meta (key, value) VALUES (?, ?)");
+  for (const [key, value] of Object.entries(meta)) put?.run(key, value);
+}
+
+function setAside(path: string): string {
+  const movedTo = `${path}.aside-${new Date().toISOString().replaceAll(":", "")}`;
+  for (const suffix of ["", "-wal", "-shm"]) {
+    if (existsSync(path + suffix)) renameSync(path + suffix, movedTo + suffix);
+  }
+  syncDirectory(path);
+  return movedTo;
+}
+
+function close(): void {
+  database?.close();
+  lock?.close();
+  port?.close();
+}
