@@ -26,8 +26,9 @@ export function directApi(clock: Clock, random: Random, group: ApiGroup = "crd")
   const server = new ApiServer({
     clock,
     random,
-    signer: { sign: () => "", verify: () => undefined },
+    signer: { jwks: () => ({}), sign: () => "", verify: () => undefined },
     issuer: "test",
+    address: () => "127.0.0.1:6443",
     tokens: new Map([[token, { username: "test", groups: ["system:masters"] }]]),
     rbac: false,
     anonymous: false,

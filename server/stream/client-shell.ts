@@ -273,8 +273,10 @@ export class Client {
 
   #acknowledge(id: number, answer: CommitAnswer): void {
     if (answer.kind === "problem") return this.#send("ack", { type: "ack", id, problem: answer.problem });
-    const told = answer.block === null ? null : blockToWire(this.#session?.answered(answer.block) ?? answer.block);
-    this.#send("ack", { type: "ack", id, results: [...answer.results], block: told });
+    const results = [...answer.results];
+    const told = answer.block === null ? null : this.#session?.answered(answer.block);
+    const block = told === null ? null : told?.isNews ? blockToWire(told.block) : undefined;
+    this.#send("ack", { type: "ack", id, results, ...(block !== undefined && { block }) });
     this.#parts.due(this);
   }
 
@@ -294,8 +296,8 @@ export class Client {
 
   #claimed(id: number, answer: ClaimAnswer): void {
     if (answer.kind === "problem") return this.#send("ack", { type: "claimed", id, problem: answer.problem });
-    const told = blockToWire(this.#session?.answered(answer.block) ?? answer.block);
-    this.#send("ack", { type: "claimed", id, block: told });
+    const told = this.#session?.answered(answer.block).block ?? answer.block;
+    this.#send("ack", { type: "claimed", id, block: blockToWire(told) });
     this.#parts.due(this);
   }
 

@@ -166,11 +166,15 @@ test("what an answer has told is not put again, and an older answer is replaced 
   drain(session);
   const written = block(0, 10, "a");
   store.put("block", written);
-  assert.equal(session.answered(written), written);
+  assert.deepEqual(session.answered(written), { block: written, isNews: true });
   assert.deepEqual(drain(session), []);
   const newer = block(0, 11, "a");
   store.put("block", newer);
-  assert.equal(session.answered(written), newer);
+  assert.deepEqual(session.answered(written), { block: newer, isNews: true });
+  assert.deepEqual(drain(session), []);
+  store.put("block", block(0, 12, "a"));
+  drain(session);
+  assert.deepEqual(session.answered(block(0, 12, "a")), { block: block(0, 12, "a"), isNews: false });
   assert.deepEqual(drain(session), []);
 });
 

@@ -68,16 +68,17 @@ export class Session implements Member {
   }
 
   /**
-   * An answer to this client carries the block: it is not told a second time.
-   * Gives the newest version that the server has, so that an answer is never older than what was put before it.
+   * An answer to this client is to carry the block, which is then not put as well. Gives the newest version that the server has, so
+   * that an answer is never older than what was put before it; `isNews` false: the watch was quicker, and the client has it already.
    */
-  answered(block: Block): Block {
+  answered(block: Block): { readonly block: Block; readonly isNews: boolean } {
+    const key: Key = `block/${block.name}`;
     const seen = this.#store.get("block", block.name);
-    const newest =
-      seen !== undefined && compareVersions(seen.resourceVersion, block.resourceVersion) === 1 ? seen : block;
-    this.#known.set(`block/${block.name}`, newest.resourceVersion);
-    this.#dirty.add(`block/${block.name}`); // with its last address given back, a borrowed block is no longer this client's
-    return newest;
+    const newest = seen !== undefined && isNewer(seen.resourceVersion, block.resourceVersion) ? seen : block;
+    const isNews = this.#known.get(key) !== newest.resourceVersion;
+    this.#known.set(key, newest.resourceVersion);
+    this.#dirty.add(key); // with its last address given back, a borrowed block is no longer this client's
+    return { block: newest, isNews };
   }
 
   #decide(key: Key): Outgoing | undefined {

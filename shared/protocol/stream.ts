@@ -135,7 +135,7 @@ const ackMessage = v.object({
   id: v.number(),
   /** One per intent, in their order; absent when `problem` says why nothing is known to be written. */
   results: v.optional(v.array(v.picklist(intentResults))),
-  /** The block after the write: an agent's own write is not sent to it a second time. Null: the block is gone. */
+  /** The block after the write, which is then not put as well. Absent: it was put already. Null: the block is gone. */
   block: v.optional(v.nullable(wireBlock)),
   problem: v.optional(problem),
 });
