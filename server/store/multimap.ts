@@ -10,10 +10,6 @@ export class Multimap<Value> {
     return this.#sets.get(key) ?? nothing;
   }
 
-  keys(): Iterable<string> {
-    return this.#sets.keys();
-  }
-
   /** The value had the keys `before` and now has the keys `after`. */
   move(value: Value, before: ReadonlySet<string>, after: ReadonlySet<string>): void {
     for (const key of before) if (!after.has(key)) this.#delete(key, value);

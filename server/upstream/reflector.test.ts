@@ -385,6 +385,40 @@ test("a server that lags for good is listed without a version", () => {
   assert.deepEqual(bench.last, { kind: "page", atLeast: undefined, next: "", limit: 500 });
 });
 
+test("lags, like internal errors and noise, are counted in a row: an event in between begins anew", () => {
+  const bench = new Bench().watching(10);
+  for (let round = 0; round < 3; round++) {
+    for (let i = 0; i < limits.lags - 1; i++) {
+      bench.refused(504, tooLarge);
+      bench.clock.advance(3_000);
+    }
+    bench.opened();
+    bench.bookmark(11 + round);
+  }
+  assert.deepEqual(bench.sentSince(2).includes("page"), false);
+});
+
+test("pauses grow from failure to failure, and are short again after two minutes of health", () => {
+  const bench = new Bench().watching(10);
+  const pauseMs = (): number => {
+    const from = bench.nowMs;
+    bench.broken();
+    bench.untilSent();
+    bench.opened();
+    return (bench.sent.at(-1)?.atMs ?? 0) - from;
+  };
+  const pauses = Array.from({ length: 8 }, pauseMs);
+  for (const [i, ms] of pauses.entries()) {
+    const fullMs = Math.min(limits.longestPauseMs, limits.firstPauseMs * 2 ** i);
+    assert.ok(ms >= fullMs / 2 && ms <= fullMs, `pause ${i} is ${ms} ms`);
+  }
+  for (let minute = 1; minute <= 3; minute++) {
+    bench.clock.advance(60_000);
+    bench.bookmark(10 + minute);
+  }
+  assert.ok(pauseMs() <= limits.firstPauseMs);
+});
+
 test("watch case 13: a watch that ends at its deadline is begun again at once from its last bookmark", () => {
   const bench = new Bench().watching(10);
   for (let minute = 1; minute <= 5; minute++) {
