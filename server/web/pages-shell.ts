@@ -1,7 +1,7 @@
-// The server's pages on its admin port: its state for programs (/api/v1/status), and the same for people (/).
+// The server's pages on its admin port: its state and its objects for programs (/api/v1/…), and the same for people (/).
 // Leaves HTTP and who may read it to shared/process; names of nodes are in it, so it is not for the network port.
 
-import { json, type Page } from "../../shared/process/http.ts";
+import { json, objectsPage, type Page } from "../../shared/process/http.ts";
 import type { Clock } from "../../shared/world.ts";
 import type { Store } from "../store/store.ts";
 import type { ClientStatus } from "../stream/hub-shell.ts";
@@ -34,6 +34,7 @@ export interface CommitStatus {
 export function statusPages(sources: Sources): ReadonlyMap<string, Page> {
   return new Map<string, Page>([
     ["/api/v1/status", { get: () => json(200, statusOf(sources)) }],
+    ["/api/v1/objects", objectsPage((kind) => sources.store.all(kind))],
     ["/", { get: () => ({ status: 200, contentType: "text/html; charset=utf-8", body: page(statusOf(sources)) }) }],
   ]);
 }
