@@ -6,6 +6,7 @@ import { type Instant, impossible, type NodeName } from "../shared/kinds.ts";
 import { agentMetrics } from "../shared/metrics.ts";
 import type { Running } from "../shared/process/daemon.ts";
 import type { Frame } from "../shared/process/frame.ts";
+import { objectsPage } from "../shared/process/http.ts";
 import { type ServerMessage, type StreamedKind, streamedKinds, streamProtocol } from "../shared/protocol/stream.ts";
 import { Calls } from "./calls-shell.ts";
 import { ViewPlacement } from "./ipam/placement.ts";
@@ -344,6 +345,10 @@ class Agent {
     const { health, metrics, clock, config } = this.#frame;
     health.check("ready", "ledger", () => unreadiness(this.#ledger));
     health.check("ready", "server", () => (this.#ledger.online ? undefined : "no server is connected"));
+    this.#frame.adminPage(
+      "/api/v1/objects",
+      objectsPage((kind) => this.#view.held(kind)),
+    );
     metrics.beforeScrape(() => {
       measureLedger(this.#metrics, this.#ledger, clock.monotonic());
       const { live, silentMs } = this.#stream?.status() ?? { live: false, silentMs: undefined };

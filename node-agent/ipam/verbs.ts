@@ -1,6 +1,6 @@
 // Each verb of a request becomes an event for the ledger, or is answered on the spot from what is known (spec/cni.md 3.3-3.7).
 // Leaves to others what the ledger makes of it, and the words of the answer (replies.ts).
-import { podHandle } from "../../shared/calico/attributes.ts";
+import { legacyPodHandle, podHandle } from "../../shared/calico/attributes.ts";
 import { parseAddress, printAddress, unmapped } from "../../shared/ip/address.ts";
 import { type AttachmentId, type Instant, impossible, type NodeName, type UnixMs } from "../../shared/kinds.ts";
 import type { AddRequest, AgentRequest, CheckRequest, DelRequest, GcRequest } from "../../shared/protocol/socket.ts";
@@ -57,12 +57,13 @@ export function addEvent(ask: AddRequest, { node, call, now, wall, nanos }: Circ
 }
 
 export function delEvent(request: DelRequest, { call, now, wall }: Circumstances, spooled: boolean): LedgerEvent {
+  const { podNamespace, podName, containerId } = request;
   return {
     kind: "del",
     call,
     id: attachmentId(request),
     parts: partsOf(request),
-    handle: podHandle(request.network, request.containerId),
+    handles: [podHandle(request.network, request.containerId), legacyPodHandle(podNamespace, podName, containerId)],
     startedAt: request.startedAt as UnixMs,
     // Whoever left it in the spool waits for nothing; what lies there stays until it is done.
     deadline: spooled ? ((now + longestCallMs) as Instant) : instantOf(request.deadline, wall, now),

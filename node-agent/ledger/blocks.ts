@@ -3,7 +3,7 @@
 import { holderOf, isFree } from "../../shared/calico/block.ts";
 import type { Block, Holder, Place } from "../../shared/calico/resources.ts";
 import { familyOf, ordinalOf } from "../../shared/ip/cidr.ts";
-import { type BlockCidr, impossible, invariant, type PoolName } from "../../shared/kinds.ts";
+import { type BlockCidr, type HandleId, impossible, invariant, type PoolName } from "../../shared/kinds.ts";
 import {
   type Holding,
   holdingAt,
@@ -90,7 +90,7 @@ function lose(turn: Turn, holding: Holding, what: "taken" | "released" | "block_
 function stonesIn(ledger: Ledger, { block }: Lane): Set<Tombstone> {
   const stones = new Set<Tombstone>();
   for (const { handle_id: handle } of block?.attributes ?? []) {
-    for (const id of (handle && ledger.tombstonesOf.get(handle as Tombstone["handle"])) || []) {
+    for (const id of (handle && ledger.tombstonesOf.get(handle as HandleId)) || []) {
       const stone = ledger.tombstones.get(id);
       if (stone) stones.add(stone);
     }
@@ -107,8 +107,10 @@ export function sweep(turn: Turn, lane: Lane, stone: Tombstone): void {
   if (!block) return;
   for (const ordinal of block.allocations.keys()) {
     const holder = holderOf(block, ordinal);
-    if (holder?.handle !== stone.handle || lane.holdings.has(ordinal) || !covers(stone, lane.cidr, ordinal)) continue;
-    const { id: attachment, handle } = stone;
+    if (!holder || !stone.handles.includes(holder.handle)) continue;
+    if (lane.holdings.has(ordinal) || !covers(stone, lane.cidr, ordinal)) continue;
+    const { id: attachment } = stone;
+    const { handle } = holder;
     const holding = { block: lane.cidr, ordinal, attachment, handle, attributes: {}, request: "" };
     hold(turn, holding, { kind: "leaving", sequence: holder.sequence });
   }

@@ -29,7 +29,7 @@ export interface DelEvent {
   readonly call: CallId;
   readonly id: AttachmentId;
   readonly parts: AttachmentParts;
-  readonly handle: Attachment["handle"];
+  readonly handles: Tombstone["handles"];
   readonly startedAt: UnixMs;
   readonly deadline: Instant;
   /** Only what the ADD of this request took. */
@@ -52,22 +52,22 @@ export function del(turn: Turn, event: DelEvent): void {
   ledger.dels.set(call, { call, id, record: turn.number, patience, deadline: event.deadline });
 }
 
-function end(turn: Turn, { id, parts, handle, startedAt }: Omit<DelEvent, "kind">): void {
+function end(turn: Turn, { id, parts, handles, startedAt }: Omit<DelEvent, "kind">): void {
   const { ledger } = turn;
   const stone = ledger.tombstones.get(id);
   const attachment = ledger.attachments.get(id);
   const isStranger = attachment === undefined && (stone === undefined || stone.covers === "handle");
   const covers = isStranger ? "handle" : placesOf(stone);
-  bury(turn, { ...parts, id, handle, at: laterOf(startedAt, stone), covers });
+  bury(turn, { ...parts, id, handles, at: laterOf(startedAt, stone), covers });
   if (attachment) remove(turn, attachment);
   if (isStranger) sweepAll(turn, id);
 }
 
 /** Forbids what the ADD may still be given and takes back what it was given; an earlier ADD's addresses stay. */
-function undo(turn: Turn, { id, parts, handle, startedAt }: DelEvent, request: string): void {
+function undo(turn: Turn, { id, parts, handles, startedAt }: DelEvent, request: string): void {
   const { ledger } = turn;
   const stone = ledger.tombstones.get(id);
-  bury(turn, { ...parts, id, handle, at: laterOf(startedAt, stone), covers: stone?.covers ?? [] });
+  bury(turn, { ...parts, id, handles, at: laterOf(startedAt, stone), covers: stone?.covers ?? [] });
   const attachment = ledger.attachments.get(id);
   if (attachment) withdrawTaken(turn, attachment, request);
 }
@@ -134,7 +134,8 @@ export function cover(turn: Turn, { attachment: id, block, ordinal, handle }: Ho
   if (stone?.covers === "handle" || !attachment) return;
   const { network, containerId, ifname } = attachment;
   const covers = [...placesOf(stone), { block, ordinal }].slice(-maxCovered);
-  bury(turn, { network, containerId, ifname, id, handle, at: stone?.at ?? (0 as UnixMs), covers });
+  const { handles, at } = stone ?? { handles: [handle], at: 0 as UnixMs };
+  bury(turn, { network, containerId, ifname, id, handles, at, covers });
 }
 
 function makeSuspect(turn: Turn, holding: Holding): void {
@@ -170,7 +171,14 @@ export function collect(turn: Turn, event: GcEvent): void {
     return refuse(turn, event.call, trouble("BadRequest", why, { code: cniCode.config }));
   }
   for (const { id, handle, network, containerId, ifname } of victims) {
-    end(turn, { ...event, id, handle, parts: { network, containerId, ifname }, undoes: undefined, spooled: false });
+    end(turn, {
+      ...event,
+      id,
+      handles: [handle],
+      parts: { network, containerId, ifname },
+      undoes: undefined,
+      spooled: false,
+    });
   }
   const { call, deadline } = event;
   const record = victims.length === 0 ? ledger.durable : turn.number;

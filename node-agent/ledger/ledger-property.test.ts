@@ -175,7 +175,7 @@ class Rig {
       call: this.#call(pod),
       id,
       parts: ask,
-      handle: podHandle(ask.network, ask.containerId),
+      handles: [podHandle(ask.network, ask.containerId)],
       startedAt: this.now as UnixMs,
       deadline: (this.now + 15_000) as Instant,
       undoes: undefined,

@@ -39,7 +39,7 @@ import {
   type RecordNumber,
   rowName,
 } from "./state.ts";
-import { beginTurn, type Effect, journal, save, type Turn } from "./turn.ts";
+import { beginTurn, type Effect, indexTombstone, journal, save, type Turn } from "./turn.ts";
 
 export type LedgerEvent =
   | AddEvent
@@ -262,8 +262,7 @@ export function replay(ledger: Ledger, records: Records, now: Instant, wall: Uni
   }
   for (const stone of [...records.tombstones].sort((a, b) => a.at - b.at)) {
     ledger.tombstones.set(stone.id, stone);
-    const sharing = ledger.tombstonesOf.get(stone.handle) ?? new Set();
-    ledger.tombstonesOf.set(stone.handle, sharing.add(stone.id));
+    indexTombstone(ledger, stone);
   }
 }
 

@@ -3,7 +3,7 @@
 import * as v from "valibot";
 import { addressAt } from "../../shared/ip/cidr.ts";
 import type { AttachmentId, BlockCidr, HandleId, Instant, Sequence, UnixMs } from "../../shared/kinds.ts";
-import type { Attachment, Holding, HoldingState, RecordNumber, Row, Tombstone } from "./state.ts";
+import type { Attachment, AttachmentParts, Holding, HoldingState, RecordNumber, Row, Tombstone } from "./state.ts";
 import { attachmentId, keyOf } from "./state.ts";
 
 /** Raised when an older agent could misread what a newer one wrote. */
@@ -51,7 +51,7 @@ const holdingRow = v.object({
 
 const tombstoneRow = v.object({
   ...parts,
-  handle: v.string(),
+  handles: v.array(v.string()),
   at: v.number(),
   covers: v.union([v.literal("handle"), v.array(v.object({ block: v.string(), ordinal: v.number() }))]),
 });
@@ -65,18 +65,21 @@ export function encodeRow(row: Row, subject: Attachment | Holding | Tombstone | 
 }
 
 function contentOf(subject: Attachment | Holding | Tombstone): object {
-  if ("covers" in subject) return { ...plainParts(subject), at: subject.at, covers: subject.covers };
+  if ("covers" in subject) {
+    const { handles, at, covers } = subject;
+    return { ...plainParts(subject), handles, at, covers };
+  }
   if ("phase" in subject) {
-    const { pod, asked, startedAt, addedAt, deadline, phase } = subject;
-    return { ...plainParts(subject), pod, asked, startedAt, addedAt, deadline, phase };
+    const { handle, pod, asked, startedAt, addedAt, deadline, phase } = subject;
+    return { ...plainParts(subject), handle, pod, asked, startedAt, addedAt, deadline, phase };
   }
   const { block, ordinal, attachment, handle, attributes, request, state } = subject;
   const sequence = "sequence" in state ? { sequence: String(state.sequence) } : {};
   return { block, ordinal, attachment, handle, attributes, request, state: state.kind, ...sequence };
 }
 
-function plainParts({ network, containerId, ifname, handle }: Attachment | Tombstone): object {
-  return { network, containerId, ifname, handle };
+function plainParts({ network, containerId, ifname }: AttachmentParts): AttachmentParts {
+  return { network, containerId, ifname };
 }
 
 /** Throws what valibot throws: a row that cannot be read makes the whole journal unreadable. */
@@ -134,7 +137,7 @@ function tombstoneFrom(row: v.InferOutput<typeof tombstoneRow>): Tombstone {
   return {
     ...row,
     id: attachmentId(row),
-    handle: row.handle as HandleId,
+    handles: row.handles as HandleId[],
     at: row.at as UnixMs,
     covers: row.covers as Tombstone["covers"],
   };

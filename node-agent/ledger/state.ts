@@ -107,10 +107,11 @@ export interface Lane {
 /** A DEL was here: no ADD that started before it may succeed, and what turns up under its handle is released. */
 export interface Tombstone extends AttachmentParts {
   readonly id: AttachmentId;
-  readonly handle: HandleId;
+  /** The attachment's own first; a stranger may also be known by the one that very old releases used (spec 4.12). */
+  readonly handles: readonly HandleId[];
   /** When the process of the DEL started; 0: it forbids no ADD. */
   readonly at: UnixMs;
-  /** `handle`: the attachment was never ours, so all that its handle holds is its. Otherwise only what it held here. */
+  /** `handle`: the attachment was never ours, so all that its handles hold is its. Otherwise only what it held here. */
   readonly covers: "handle" | readonly Pick<Place, "block" | "ordinal">[];
 }
 

@@ -151,9 +151,7 @@ export function bury(turn: Turn, stone: Tombstone): void {
   const { ledger } = turn;
   forgetTombstone(ledger, stone.id);
   ledger.tombstones.set(stone.id, stone);
-  const sharing = ledger.tombstonesOf.get(stone.handle);
-  if (sharing) sharing.add(stone.id);
-  else ledger.tombstonesOf.set(stone.handle, new Set([stone.id]));
+  indexTombstone(ledger, stone);
   save(turn, { table: "tombstone", id: stone.id });
   const [oldest] = ledger.tombstones.keys();
   if (ledger.tombstones.size <= maxTombstones || oldest === undefined) return;
@@ -161,13 +159,19 @@ export function bury(turn: Turn, stone: Tombstone): void {
   save(turn, { table: "tombstone", id: oldest });
 }
 
+export function indexTombstone({ tombstonesOf }: Ledger, { id, handles }: Tombstone): void {
+  for (const handle of handles) tombstonesOf.set(handle, (tombstonesOf.get(handle) ?? new Set()).add(id));
+}
+
 function forgetTombstone(ledger: Ledger, id: AttachmentId): void {
   const stone = ledger.tombstones.get(id);
   if (!stone) return;
   ledger.tombstones.delete(id);
-  const sharing = ledger.tombstonesOf.get(stone.handle);
-  sharing?.delete(id);
-  if (sharing?.size === 0) ledger.tombstonesOf.delete(stone.handle);
+  for (const handle of stone.handles) {
+    const sharing = ledger.tombstonesOf.get(handle);
+    sharing?.delete(id);
+    if (sharing?.size === 0) ledger.tombstonesOf.delete(handle);
+  }
 }
 
 /** Hands everything this turn changed to the journal as one record. */

@@ -1,7 +1,7 @@
 // What this agent knows of the cluster: the newest version it was sent of everything that concerns its node. Never back in time.
 // Keeps it over reconnects and says what it has. Leaves the connection to client.ts and what follows from a change to agent-shell.ts.
 import { compareVersions } from "../../shared/calico/resource-version.ts";
-import type { Block, Objects } from "../../shared/calico/resources.ts";
+import type { Block, Kind, Objects } from "../../shared/calico/resources.ts";
 import { impossible, type ResourceVersion } from "../../shared/kinds.ts";
 import {
   blockFromWire,
@@ -49,6 +49,12 @@ export class View {
 
   all<K extends StreamedKind>(kind: K): ReadonlyMap<string, Objects[K]> {
     return this.#tables[kind];
+  }
+
+  /** Also for kinds that agents are not sent: there are none of them here. */
+  held<K extends Kind>(kind: K): ReadonlyMap<string, Objects[K]> {
+    const tables: { readonly [One in Kind]?: ReadonlyMap<string, Objects[One]> } = this.#tables;
+    return tables[kind] ?? new Map<string, Objects[K]>();
   }
 
   /** For the hello: the server sends what differs. */
