@@ -76,7 +76,8 @@ export async function listenSocket(options: SocketOptions): Promise<AgentSocket>
 function listening(server: Server, path: string): Promise<void> {
   return new Promise((resolve, reject) => {
     server.once("error", (cause) => reject(new Failure("bad-config", `cannot listen on ${path}`, { cause })));
-    server.listen(path, () => resolve());
+    // All pods of a node may ask at once; a full backlog refuses them.
+    server.listen({ path, backlog: maxCalls }, () => resolve());
   });
 }
 
