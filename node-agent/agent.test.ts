@@ -165,7 +165,7 @@ async function ask(path: string, request: AgentRequest): Promise<AgentReply | un
   socket.on("data", (chunk) => {
     text += chunk;
   });
-  await once(socket, "close");
+  await new Promise<void>((resolve) => socket.once("close", () => resolve())); // also after an error
   return text === "" ? undefined : JSON.parse(text);
 }
 
