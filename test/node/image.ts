@@ -4,7 +4,7 @@ import { createHash } from "node:crypto";
 import { readFile } from "node:fs/promises";
 
 export const imageName = "docker.io/local/pause:1";
-const commands = ["sh", "sleep", "ping"];
+const commands = ["sh", "sleep", "ping", "ip"];
 
 export async function imageArchive(busybox: string): Promise<Buffer> {
   const executable = { name: "bin/busybox", content: await readFile(busybox) };

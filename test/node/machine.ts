@@ -11,7 +11,7 @@ import { type TestApi, until } from "../cluster/api.ts";
 import { type Daemon, freePort, startDaemon } from "../cluster/daemon.ts";
 import { realPart } from "../real/parts.ts";
 import { imageArchive, imageName } from "./image.ts";
-import { insideMark } from "./inside.ts";
+import { insideMark, machineAddress } from "./inside.ts";
 
 const run = promisify(execFile);
 
@@ -91,7 +91,7 @@ export class Machine {
       ["root-dir", join(this.folder, "kubelet")],
       ["cert-dir", join(this.folder, "kubelet-pki")],
       ["hostname-override", nodeName],
-      ["node-ip", "127.0.0.1"],
+      ["node-ip", machineAddress],
     ];
     this.#kubelet = startDaemon(
       await realPart("kubelet"),
@@ -117,6 +117,11 @@ export class Machine {
     return stdout;
   }
 
+  /** A container without kubelet, on the network of `setNetwork`, for as long as a command takes; resolves with what that said. */
+  runContainer(id: string, command: readonly string[]): Promise<string> {
+    return this.ctr("run", "--rm", "--cni", "--snapshotter", "native", imageName, id, ...command);
+  }
+
   /** Runs a command in a container that runs; rejects if it fails. */
   execute(containerId: string, command: readonly string[]): Promise<string> {
     return this.ctr("tasks", "exec", "--exec-id", `exec-${++this.#executions}`, containerId, ...command);
@@ -138,6 +143,8 @@ export class Machine {
 version = 2
 root = "${join(this.folder, "containerd")}"
 state = "${join(this.folder, "containerd-state")}"
+[debug]
+  level = "warn"
 [grpc]
   address = "${this.#socket}"
 [plugins."io.containerd.internal.v1.opt"]

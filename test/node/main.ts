@@ -5,7 +5,7 @@ import { once } from "node:events";
 import { existsSync, globSync, mkdirSync, rmdirSync } from "node:fs";
 import { join } from "node:path";
 import { type Part, realPart } from "../real/parts.ts";
-import { insideMark } from "./inside.ts";
+import { insideMark, machineAddress } from "./inside.ts";
 
 const parts: readonly Part[] = ["etcd", "kube-apiserver", "kubelet"];
 /** Debian's package by a file that it brings. */
@@ -25,6 +25,11 @@ const temporary = "/run/tmp";
 const boot = `
 set -e
 ip link set lo up
+ip link add eth0 type veth peer name nowhere
+ip link set eth0 up
+ip link set nowhere up
+ip addr add ${machineAddress}/24 dev eth0
+ip route add default dev eth0
 ${ownFolders.map((folder) => `mount -t tmpfs -o mode=755 none ${folder}`).join("\n")}
 mkdir ${temporary}
 touch ${insideMark}
