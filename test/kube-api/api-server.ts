@@ -6,7 +6,7 @@ import { asObject, asText, isObject, type JsonObject, parseJson, printJson } fro
 import { entryOf, metadataErrors, type ObjectEntry } from "./objects.ts";
 import { bootstrapRoles, isAllowed, mastersGroup } from "./rbac.ts";
 import { getObject, listObjects, matcher, type StartWatch, watchObjects } from "./reads.ts";
-import { type ApiRequest, type ResourceTarget, type Target, targetOf, type User } from "./request.ts";
+import { type ApiRequest, accepts, type ResourceTarget, type Target, targetOf, type User } from "./request.ts";
 import { type AuthContext, authenticate, createReview, createToken, keyDocument, type Signer } from "./reviews.ts";
 import {
   badRequest,
@@ -14,6 +14,7 @@ import {
   invalid,
   NoSuchPath,
   noSuchResource,
+  notAcceptable,
   notAllowedHere,
   notFound,
   Refusal,
@@ -55,6 +56,7 @@ export type Answer =
   | {
       readonly kind: "body";
       readonly code: number;
+      readonly contentType: string;
       /** To be sent one after the other. */
       readonly pieces: readonly string[];
       readonly warnings: readonly string[];
@@ -215,11 +217,13 @@ export class ApiServer {
   }
 
   #servePath(request: ApiRequest): Answer {
-    if (healthPaths.has(request.path)) return body(200, ["ok"]);
+    if (healthPaths.has(request.path)) return { ...body(200, ["ok"]), contentType: plainText };
     const document = keyDocument(this.#auth, request.path) ?? discover(this.types.all(), request.path);
     if (document === undefined) throw new NoSuchPath();
     if (request.method !== "GET" && request.method !== "HEAD") throw notAllowedHere();
-    return body(200, [printJson(document)]);
+    const contentType = request.path === "/openid/v1/jwks" ? "application/jwk-set+json" : "application/json";
+    if (!accepts(request.accept, contentType)) throw notAcceptable(contentType);
+    return { ...body(200, [printJson(document)]), contentType };
   }
 
   #create(type: ResourceType, target: ResourceTarget, request: ApiRequest, user: User): Answer {
@@ -257,13 +261,7 @@ export class ApiServer {
   }
 
   #answer(written: Written): Answer {
-    return {
-      kind: "body",
-      code: written.code,
-      pieces: [written.body],
-      warnings: written.warnings,
-      retryAfterSeconds: undefined,
-    };
+    return { ...body(written.code, [written.body]), warnings: written.warnings };
   }
 
   /** A change of a definition cuts the watches of its objects (kube-watch 13). */
@@ -343,18 +341,17 @@ function hasSubresource(type: ResourceType, subresource: string): boolean {
   }
 }
 
-function body(code: number, pieces: readonly string[]): Answer {
-  return { kind: "body", code, pieces, warnings: [], retryAfterSeconds: undefined };
+type BodyAnswer = Extract<Answer, { kind: "body" }>;
+
+const plainText = "text/plain; charset=utf-8";
+
+function body(code: number, pieces: readonly string[]): BodyAnswer {
+  return { kind: "body", code, contentType: "application/json", pieces, warnings: [], retryAfterSeconds: undefined };
 }
 
 function refused(refusal: Refusal): Answer {
-  return {
-    kind: "body",
-    code: refusal.code,
-    pieces: [refusal.body],
-    warnings: [],
-    retryAfterSeconds: refusal.retryAfterSeconds,
-  };
+  const contentType = refusal instanceof NoSuchPath ? plainText : "application/json";
+  return { ...body(refusal.code, [refusal.body]), contentType, retryAfterSeconds: refusal.retryAfterSeconds };
 }
 
 function notAllowed(user: User, target: Target): Refusal {

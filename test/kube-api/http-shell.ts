@@ -96,6 +96,7 @@ function deliver(given: Answer, outgoing: ServerResponse, lineLimit = Number.POS
   }
   const warnings = given.warnings.map((text) => `299 - ${JSON.stringify(text)}`);
   send(outgoing, given.code, given.pieces, {
+    "content-type": given.contentType,
     ...(warnings.length === 0 ? {} : { warning: warnings }),
     ...(given.retryAfterSeconds === undefined ? {} : { "retry-after": String(given.retryAfterSeconds) }),
   });
@@ -110,8 +111,7 @@ function send(
   pieces: readonly string[],
   headers: Record<string, string | string[]> = {},
 ): void {
-  const type = pieces[0]?.startsWith("{") ? "application/json" : "text/plain; charset=utf-8";
-  outgoing.writeHead(code, { "content-type": type, "cache-control": "no-cache, private", ...headers });
+  outgoing.writeHead(code, { "content-type": "application/json", "cache-control": "no-cache, private", ...headers });
   if (pieces.length <= piecesPerWrite) return void outgoing.end(pieces.join(""));
   let at = 0;
   const more = (): void => {
@@ -212,6 +212,7 @@ function statusAnswer(fault: Extract<FaultEffect, { kind: "status" }>): Answer {
   return {
     kind: "body",
     code: fault.code,
+    contentType: fault.text === undefined ? "application/json" : "text/plain; charset=utf-8",
     pieces: [fault.text ?? refusal.body],
     warnings: [],
     retryAfterSeconds: fault.retryAfterSeconds,

@@ -109,3 +109,9 @@ function verbOf(request: ApiRequest, name: string): Verb | undefined {
 export function isTrue(value: string | undefined): boolean {
   return value === "true" || value === "1" || value === "";
 }
+
+/** Whether an Accept header allows this media type; parameters and preferences are not weighed. */
+export function accepts(accept: string, mediaType: string): boolean {
+  const wanted = accept.split(",").map((part) => part.split(";")[0]?.trim() ?? "");
+  return accept === "" || wanted.some((type) => type === mediaType || type === "*/*" || type === "application/*");
+}

@@ -100,8 +100,8 @@ export function notAllowedHere(): Refusal {
   });
 }
 
-export function notAcceptable(): Refusal {
-  return new Refusal(406, "NotAcceptable", "only the following media types are accepted: application/json");
+export function notAcceptable(offered = "application/json"): Refusal {
+  return new Refusal(406, "NotAcceptable", `only the following media types are accepted: ${offered}`);
 }
 
 export function alreadyExists(subject: Subject): Refusal {

@@ -81,7 +81,7 @@ export class Collection<E extends Entry> {
   readonly #historyLimit: number;
   #history: StoreEvent<E>[] = [];
   /** Nothing was in it before this version. */
-  readonly #born: number;
+  #born: number;
   /** From here on events can be told; as in a watch cache, not from before it was there. */
   #oldest: number;
   /** From here on former states are known. */
@@ -171,6 +171,7 @@ export class Collection<E extends Entry> {
     invariant(!("expired" in then), `version ${version} was compacted away`);
     this.#history.length = this.#firstAfter(version);
     this.#oldest = Math.min(this.#oldest, version);
+    this.#born = Math.min(this.#born, version);
     this.#snapshots.clear();
     this.#entries.clear();
     for (const entry of then) this.#entries.set(entry.key, entry);

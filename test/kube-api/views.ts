@@ -4,6 +4,7 @@
 import type { Clock } from "../../shared/world.ts";
 import { asObject, type JsonObject, parseJson, printJson } from "./json.ts";
 import type { ObjectEntry } from "./objects.ts";
+import { accepts } from "./request.ts";
 import { notAcceptable } from "./status.ts";
 import { apiVersionOf, type Column, type ResourceType } from "./types.ts";
 
@@ -18,7 +19,7 @@ export interface View {
 }
 
 export function viewFor(type: ResourceType, accept: string, clock: Clock): View {
-  if (accept !== "" && !/application\/(json|\*)|\*\/\*/.test(accept)) throw notAcceptable();
+  if (!accepts(accept, "application/json")) throw notAcceptable();
   const partial = /;\s*as=PartialObjectMetadata(List)?\b/.test(accept) && accept.includes("meta.k8s.io");
   if (partial) return partialView();
   if (/;\s*as=Table\b/.test(accept) && /v=v1(?!beta)/.test(accept)) return tableView(type, clock);
