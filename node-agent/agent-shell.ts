@@ -194,7 +194,7 @@ class Agent {
     if (this.#whenSettled.length > 0 && isSettled(this.#ledger)) {
       for (const resolve of this.#whenSettled.splice(0)) resolve();
     }
-    if (unreadiness(this.#ledger) === undefined) this.#becameReady.resolve();
+    if (Object.values(readiness).every((check) => check(this.#ledger) === undefined)) this.#becameReady.resolve();
     this.#wake();
   }
 
@@ -269,12 +269,11 @@ class Agent {
   #deliver(message: ServerMessage): void {
     switch (message.type) {
       case "welcome":
-        this.#view.lineage = message.lineage;
-        return;
+        return this.#view.welcome(message.lineage)
+          ? this.#startAfresh("the server's data has another lineage")
+          : undefined;
       case "reset":
-        this.#frame.logger.warn("Was told to start afresh", { err: message.reason });
-        this.#view.reset();
-        return this.#handle({ kind: "incomplete" });
+        return this.#startAfresh(message.reason);
       case "put":
         return this.#changed(this.#view.putWire(message.kind, message.object));
       case "gone":
@@ -296,6 +295,12 @@ class Agent {
       default:
         return impossible(message);
     }
+  }
+
+  #startAfresh(why: string): void {
+    this.#frame.logger.warn("Started afresh", { err: why });
+    this.#view.reset();
+    this.#handle({ kind: "incomplete" });
   }
 
   #changed(change: Change | undefined): void {
@@ -343,8 +348,7 @@ class Agent {
 
   #observe(): void {
     const { health, metrics, clock, config } = this.#frame;
-    health.check("ready", "ledger", () => unreadiness(this.#ledger));
-    health.check("ready", "server", () => (this.#ledger.online ? undefined : "no server is connected"));
+    for (const [name, check] of Object.entries(readiness)) health.check("ready", name, () => check(this.#ledger));
     this.#frame.adminPage(
       "/api/v1/objects",
       objectsPage((kind) => this.#view.held(kind)),
@@ -367,13 +371,12 @@ class Agent {
   }
 }
 
-/** Why no ADD could be answered now. */
-function unreadiness({ closed, diskFails, complete, online }: Ledger): string | undefined {
-  if (closed) return closed.why;
-  if (diskFails) return "the journal cannot be written";
-  if (!complete) return "not everything that concerns this node has been received";
-  return online ? undefined : "no server is connected, and every ADD is written through one";
-}
+/** Together: an ADD could be answered now. Each says why not. */
+const readiness: Readonly<Record<string, (ledger: Ledger) => string | undefined>> = {
+  journal: ({ closed, diskFails }) => closed?.why ?? (diskFails ? "it cannot be written" : undefined),
+  view: ({ complete }) => (complete ? undefined : "not everything that concerns this node has been received"),
+  server: ({ online }) => (online ? undefined : "none is connected, and every ADD is written through one"),
+};
 
 /** Everything is on disk and acknowledged. */
 function isSettled(ledger: Ledger): boolean {

@@ -21,6 +21,9 @@ interface ChangeOf<K extends StreamedKind> {
 
 type Tables = { readonly [K in StreamedKind]: Map<string, Objects[K]> };
 
+/** With the longest names Kubernetes allows for these kinds, a hello of so many still fits a frame. */
+export const maxTold = 10_000;
+
 export class View {
   readonly #tables: Tables = {
     pool: new Map(),
@@ -39,8 +42,12 @@ export class View {
     return this.#lineage;
   }
 
-  set lineage(lineage: string) {
+  /** True: what is held is of other data, and everything will be sent anew. */
+  welcome(lineage: string): boolean {
+    const isOther = this.#lineage !== undefined && this.#lineage !== lineage;
     this.#lineage = lineage;
+    if (isOther) this.reset();
+    return isOther;
   }
 
   get<K extends StreamedKind>(kind: K, name: string): Objects[K] | undefined {
@@ -57,15 +64,17 @@ export class View {
     return tables[kind] ?? new Map<string, Objects[K]>();
   }
 
-  /** For the hello: the server sends what differs. */
+  /** For the hello: the server sends what differs. More than fits is not told, and everything sent anew. */
   have(): Hello["have"] {
-    return streamedKinds.flatMap((kind) =>
+    const held = streamedKinds.flatMap((kind) =>
       [...this.#tables[kind].values()].map(({ name, resourceVersion }): Hello["have"][number] => [
         kind,
         name,
         resourceVersion,
       ]),
     );
+    if (held.length > maxTold) this.reset();
+    return this.#renewed === undefined ? held : held.filter(([kind, name]) => this.#renewed?.has(keyOf(kind, name)));
   }
 
   put<K extends StreamedKind>(kind: K, object: Objects[K]): Change | undefined {

@@ -1,10 +1,12 @@
 // Small HTTP pages: a listener with limits, and the pages that every daemon has on its HTTP port (ux 7).
 // Leaves to others: what the answers say (health, metrics), the pages of the admin port (admin.ts).
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
+import { kinds } from "../calico/resources.ts";
 import type { Version } from "../config/report.ts";
 import type { Health, Probe } from "../health.ts";
 import { Failure } from "../kinds.ts";
 import type { Logger } from "../log.ts";
+import { type Holdings, printObjects } from "../protocol/objects.ts";
 import type { Metrics } from "./metrics.ts";
 
 export interface PageRequest {
@@ -113,6 +115,18 @@ export function text(status: number, body: string): PageAnswer {
 
 export function json(status: number, value: unknown): PageAnswer {
   return { status, contentType: "application/json", body: `${JSON.stringify(value)}\n` };
+}
+
+/** `/api/v1/objects?kind=block`: what this process holds, by name, as on the stream. */
+export function objectsPage(held: Holdings): Page {
+  return {
+    get({ query }) {
+      const kind = query.get("kind") ?? "";
+      const body = printObjects(kind, held);
+      if (body === undefined) return text(400, `kind is "${kind}"; it must be one of ${kinds.join(", ")}\n`);
+      return { status: 200, contentType: "application/json", body: `${body}\n` };
+    },
+  };
 }
 
 /** What is on the network port: counts and words, no address, pod or node (ux 0.7). */

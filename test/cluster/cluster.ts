@@ -1,8 +1,11 @@
 // The whole system on one machine: the executables of server and agents as processes, an API server, a runtime per node.
 // Works on any API server (api.ts); what it is used for is left to the tests beside it and to the demo.
+import assert from "node:assert/strict";
 import { mkdir, symlink, writeFile } from "node:fs/promises";
 import * as http from "node:http";
 import { join, resolve } from "node:path";
+import { type Kind, kinds } from "../../shared/calico/resources.ts";
+import { concerning, objectsOf } from "./agreement.ts";
 import { type ApiClient, type Manifest, type TestApi, until } from "./api.ts";
 import { type Daemon, freePort, startDaemon } from "./daemon.ts";
 import { agentAccount, installAccess, installCrds, serverAccount } from "./install.ts";
@@ -79,25 +82,61 @@ export class Cluster {
     return agent;
   }
 
+  /** Fails unless server and agents hold exactly what the API server has, object by object. */
+  async agreesWithApi(): Promise<void> {
+    const { admin } = this.options.api;
+    for (const kind of kinds) {
+      const objects = await objectsOf(admin, kind);
+      assert.deepEqual(await this.server.objects(kind), objects, `the server's ${kind}s`);
+      for (const [node, agent] of this.agents) {
+        assert.deepEqual(await agent.objects(kind), concerning(node, kind, objects), `${kind}s on ${node}`);
+      }
+    }
+  }
+
   async stop(): Promise<void> {
     await Promise.all([...this.agents.values()].map((agent) => agent.kill("SIGTERM")));
     await this.server.kill("SIGTERM");
   }
 }
 
+interface Ports {
+  readonly http: number;
+  readonly admin: number;
+}
+
+async function freePorts(): Promise<Ports> {
+  return { http: await freePort(), admin: await freePort() };
+}
+
 /** One executable with its health page; it can be killed and started again with the same flags. */
 abstract class Executable {
   readonly url: string;
+  readonly adminUrl: string;
   readonly #script: string;
   readonly #flags: readonly string[];
   readonly #logFile: string;
   #daemon: Daemon | undefined;
 
-  protected constructor(script: string, flags: readonly string[], logFile: string, httpPort: number) {
+  protected constructor(script: string, flags: readonly string[], logFile: string, ports: Ports) {
     this.#script = join(root, script);
-    this.#flags = [...flags, "--ports-http", String(httpPort), "--listen-http", "127.0.0.1", "--log-format", "json"];
+    const own = [
+      "--ports-http",
+      String(ports.http),
+      "--ports-admin",
+      String(ports.admin),
+      "--listen-http",
+      "127.0.0.1",
+    ];
+    this.#flags = [...flags, ...own, "--log-format", "json"];
     this.#logFile = logFile;
-    this.url = `http://127.0.0.1:${httpPort}`;
+    this.url = `http://127.0.0.1:${ports.http}`;
+    this.adminUrl = `http://127.0.0.1:${ports.admin}`;
+  }
+
+  /** What it holds of one kind, by name. */
+  async objects(kind: Kind): Promise<Record<string, unknown>> {
+    return (await (await fetch(`${this.adminUrl}/api/v1/objects?kind=${kind}`)).json()) as Record<string, unknown>;
   }
 
   async start(): Promise<void> {
@@ -127,22 +166,19 @@ abstract class Executable {
 
 export class ServerProcess extends Executable {
   readonly streamUrl: string;
-  readonly adminUrl: string;
 
-  private constructor(flags: readonly string[], logFile: string, http: number, stream: number, admin: number) {
-    super("server/main.ts", flags, logFile, http);
+  private constructor(flags: readonly string[], logFile: string, ports: Ports, stream: number) {
+    super("server/main.ts", flags, logFile, ports);
     this.streamUrl = `ws://127.0.0.1:${stream}`;
-    this.adminUrl = `http://127.0.0.1:${admin}`;
   }
 
   static async create({ api, folder }: ClusterOptions): Promise<ServerProcess> {
     const token = await api.admin.createToken(serverAccount.namespace, serverAccount.name);
     const kubeconfig = join(folder, "server.kubeconfig");
     await writeFile(kubeconfig, api.admin.as(token).kubeconfig(), { mode: 0o600 });
-    const [http, stream, admin] = [await freePort(), await freePort(), await freePort()];
-    const ports = ["--ports-stream", String(stream), "--ports-admin", String(admin), "--listen-stream", "127.0.0.1"];
-    const flags = ["--kubeconfig", kubeconfig, ...ports];
-    return new ServerProcess(flags, join(folder, "server.log"), http, stream, admin);
+    const stream = await freePort();
+    const flags = ["--kubeconfig", kubeconfig, "--ports-stream", String(stream), "--listen-stream", "127.0.0.1"];
+    return new ServerProcess(flags, join(folder, "server.log"), await freePorts(), stream);
   }
 }
 
@@ -152,8 +188,8 @@ export class AgentProcess extends Executable {
   readonly socket: string;
   readonly spool: string;
 
-  private constructor(node: string, folder: string, flags: readonly string[], http: number) {
-    super("node-agent/main.ts", flags, join(folder, "agent.log"), http);
+  private constructor(node: string, folder: string, flags: readonly string[], ports: Ports) {
+    super("node-agent/main.ts", flags, join(folder, "agent.log"), ports);
     this.node = node;
     this.stateFolder = join(folder, "state");
     this.socket = join(folder, "agent.sock");
@@ -167,10 +203,9 @@ export class AgentProcess extends Executable {
     await symlink(cniExecutable, join(own, "bin", "calico-ipam"));
     const tokenFile = join(own, "token");
     await writeFile(tokenFile, await agentToken({ api, folder, ...rest }.api.admin, node), { mode: 0o600 });
-    const [http, admin] = [await freePort(), await freePort()];
     const paths = ["--state-dir", join(own, "state"), "--socket", join(own, "agent.sock"), "--token-file", tokenFile];
-    const flags = ["--node-name", node, "--server", stream, ...paths, "--ports-admin", String(admin)];
-    return new AgentProcess(node, own, flags, http);
+    const flags = ["--node-name", node, "--server", stream, ...paths];
+    return new AgentProcess(node, own, flags, await freePorts());
   }
 
   runtime(ipam: Readonly<Record<string, unknown>> = {}): Runtime {
@@ -179,7 +214,7 @@ export class AgentProcess extends Executable {
   }
 }
 
-/** As kubelet projects it into the agent's pod: bound to that pod, which is on this node. */
+/** As kubelet projects it into the agent's pod: bound to that pod, which is on this node. A real kubelet may see the pod, and finds no image. */
 export async function agentToken(admin: ApiClient, node: string): Promise<string> {
   const { namespace, name: serviceAccountName } = agentAccount;
   const name = `cattail-agent-${node}`;
@@ -187,7 +222,12 @@ export async function agentToken(admin: ApiClient, node: string): Promise<string
     apiVersion: "v1",
     kind: "Pod",
     metadata: { name, namespace },
-    spec: { nodeName: node, serviceAccountName, containers: [{ name: "agent", image: "cattail" }] },
+    spec: {
+      nodeName: node,
+      serviceAccountName,
+      hostNetwork: true,
+      containers: [{ name: "agent", image: "cattail", imagePullPolicy: "Never" }],
+    },
   })) as { metadata: { uid: string } };
   const boundObject = { apiVersion: "v1", kind: "Pod", name, uid: pod.metadata.uid };
   return admin.createToken(namespace, serviceAccountName, { audiences: [tokenAudience], boundObject });

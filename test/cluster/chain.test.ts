@@ -1,0 +1,4 @@
+import { chainTests } from "./chain-suite.ts";
+import { startEmbedded } from "./embedded.ts";
+
+chainTests(startEmbedded);
