@@ -2,7 +2,13 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { assign, newBlock, release } from "../../shared/calico/block.ts";
 import { blockName } from "../../shared/calico/names.ts";
-import type { Block, Objects, Pool } from "../../shared/calico/resources.ts";
+import {
+  type Block,
+  defaultIpamConfig,
+  type IpamConfig,
+  type Objects,
+  type Pool,
+} from "../../shared/calico/resources.ts";
 import type {
   BlockCidr,
   CidrText,
@@ -186,14 +192,7 @@ test("free is what is in the queue, not reserved, and what has cooled down", () 
   const state = release(release(taken, [0], before(90)), [1], before(30));
   const block: Block = { ...state, ...meta(blockName(cidr)), cidr };
   const reservation = { ...meta("keep"), cidrs: ["10.0.0.4/31" as CidrText] };
-  const config = {
-    ...meta("default"),
-    strictAffinity: false,
-    autoAllocateBlocks: true,
-    maxBlocksPerHost: 0,
-    kubeVirtVMAddressPersistence: "Enabled" as const,
-    ipCooldownSeconds: 60,
-  };
+  const config = { ...meta("default"), ...defaultIpamConfig, ipCooldownSeconds: 60 };
   assert.deepEqual(
     placementOf([blue], { reservation: [reservation], config: [config] }).freeOrdinals(block),
     [3, 6, 7, 0],
@@ -214,9 +213,18 @@ test("outside of Calico's plugin a gateway must not be an address that a pod cou
 });
 
 test("the verdict has Calico's sentence first and then each pool", () => {
+  const both = ["blue" as PoolName, "red" as PoolName];
+  const each =
+    "pool blue 10.0.0.0/16 (65536 addresses): no block to be had; pool red 10.1.0.0/16 (65536 addresses): no block to be had";
+  const short = "failed to request IPv4 addresses: Assigned 0 out of 1 requested IPv4 addresses";
+  const config = { ...meta("default"), ...defaultIpamConfig };
+  const verdict = (reason: "PoolExhausted" | "BlockLimitReached", more: Partial<IpamConfig> = {}): string =>
+    placementOf([blue, red], { config: [{ ...config, ...more }] }).verdict(reason, both);
+  assert.equal(verdict("PoolExhausted"), `${short}; No IPs available in pools: [10.0.0.0/16 10.1.0.0/16]; ${each}`);
   assert.equal(
-    placementOf([blue, red]).verdict(["blue" as PoolName, "red" as PoolName]),
-    "failed to request IPv4 addresses: Assigned 0 out of 1 requested IPv4 addresses; No IPs available in pools: [10.0.0.0/16 10.1.0.0/16]; " +
-      "pool blue 10.0.0.0/16 (65536 addresses): no free block; pool red 10.1.0.0/16 (65536 addresses): no free block",
+    verdict("PoolExhausted", { strictAffinity: true }),
+    `${short}; No more free affine blocks and strict affinity enabled; ${each}`,
   );
+  assert.equal(verdict("PoolExhausted", { autoAllocateBlocks: false }), `failed to find or claim a block; ${each}`);
+  assert.equal(verdict("BlockLimitReached"), `cannot allocate new block due to per host block limit; ${each}`);
 });

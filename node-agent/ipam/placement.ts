@@ -9,10 +9,11 @@ import { canonicalAddress, parseAddress, printAddress, unmapped } from "../../sh
 import { blockOf, cidrOf, contains, familyOf, sizeOf } from "../../shared/ip/cidr.ts";
 import type { Address, BlockCidr, Family, NodeName, PoolName, UnixMs } from "../../shared/kinds.ts";
 import type { AddRequest } from "../../shared/protocol/socket.ts";
+import type { Reason } from "../../shared/reasons.ts";
 import type { Placement, Wanted } from "../ledger/state.ts";
 import type { View } from "../sync/view.ts";
 import { cniCode, type Trouble, trouble } from "../trouble.ts";
-import { troubleOfChoice } from "./sentences.ts";
+import { claimSentence, troubleOfChoice } from "./sentences.ts";
 
 /** Namespaces with pods on one node, times the ways they ask for pools. */
 const rememberedChoices = 1024;
@@ -61,18 +62,13 @@ export class ViewPlacement implements Placement {
     return freeOrdinals(state, this.#reserved().ordinalsOf(block.cidr));
   }
 
-  verdict(names: readonly PoolName[]): string {
+  verdict(reason: Reason, names: readonly PoolName[]): string {
     const pools = names.flatMap((name) => this.#view.get("pool", name) ?? []);
-    const family = pools[0] === undefined ? 4 : familyOf(pools[0].cidr);
-    const { strictAffinity } = this.#view.get("config", "default") ?? defaultIpamConfig;
-    const calicos = strictAffinity
-      ? "No more free affine blocks and strict affinity enabled"
-      : `No IPs available in pools: [${pools.map(({ cidr }) => cidr).join(" ")}]`;
     const each = pools.map(
-      ({ name, cidr }) => `pool ${name} ${cidr} (${sizeOf(cidrOf(cidr))} addresses): no free block`,
+      ({ name, cidr }) => `pool ${name} ${cidr} (${sizeOf(cidrOf(cidr))} addresses): no block to be had`,
     );
-    const request = `failed to request IPv${family} addresses: Assigned 0 out of 1 requested IPv${family} addresses`;
-    return `${request}; ${calicos}; ${each.join("; ")}`;
+    const config = this.#view.get("config", "default") ?? defaultIpamConfig;
+    return [claimSentence(reason, pools, config), ...each].join("; ");
   }
 
   #wantedAny(ask: AddRequest, family: Family): Wanted | Trouble {

@@ -92,7 +92,7 @@ function place(turn: Turn, add: Add): void {
   const attachment = ledger.attachments.get(add.id);
   const missing = missingOf(ledger, add, attachment);
   if ("reason" in missing) return failAdd(turn, add, missing);
-  const spots = missing.map((want) => ({ want, spot: findSpot(ledger, want) }));
+  const spots = missing.map((want) => ({ want, spot: findSpot(ledger, want, turn.now) }));
   const without = spots.find(({ spot }) => spot === undefined)?.want;
   if (without?.kind === "address") return failAdd(turn, add, inUse(without.address));
   if (without) return claim(turn, add, without);

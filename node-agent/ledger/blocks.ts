@@ -3,7 +3,14 @@
 import { holderOf, isFree } from "../../shared/calico/block.ts";
 import type { Block, Holder, Place } from "../../shared/calico/resources.ts";
 import { familyOf, ordinalOf } from "../../shared/ip/cidr.ts";
-import { type BlockCidr, type HandleId, impossible, invariant, type PoolName } from "../../shared/kinds.ts";
+import {
+  type BlockCidr,
+  type HandleId,
+  type Instant,
+  impossible,
+  invariant,
+  type PoolName,
+} from "../../shared/kinds.ts";
 import {
   type Holding,
   holdingAt,
@@ -123,10 +130,10 @@ function covers({ covers }: Tombstone, block: BlockCidr, ordinal: number): boole
 export type Spot = Pick<Place, "block" | "ordinal">;
 
 /** Where a wanted address can be taken now; undefined: nowhere in the blocks of this node. */
-export function findSpot(ledger: Ledger, want: Wanted): Spot | undefined {
+export function findSpot(ledger: Ledger, want: Wanted, now: Instant): Spot | undefined {
   if (want.kind === "address") return spotOfAddress(ledger, want);
   for (const lane of ownIn(ledger, want)) {
-    const ordinal = nextFree(ledger, lane);
+    const ordinal = nextFree(ledger, lane, now);
     if (ordinal !== undefined) return { block: lane.cidr, ordinal };
   }
   return undefined;
@@ -146,8 +153,14 @@ export function poolOf(ledger: Ledger, lane: Lane): PoolName | null {
   return lane.pool;
 }
 
-function nextFree(ledger: Ledger, lane: Lane): number | undefined {
-  lane.free ??= lane.block ? ledger.placement.freeOrdinals(lane.block) : [];
+/** How long a block that was found full is taken for full: whoever waits asks often. */
+const recheckMs = 1_000;
+
+function nextFree(ledger: Ledger, lane: Lane, now: Instant): number | undefined {
+  if (lane.free === undefined || (lane.free.length === 0 && now - lane.freeAt >= recheckMs)) {
+    lane.free = lane.block ? ledger.placement.freeOrdinals(lane.block) : [];
+    lane.freeAt = now;
+  }
   while (lane.free[0] !== undefined && lane.holdings.has(lane.free[0])) lane.free.shift();
   return lane.free[0];
 }

@@ -76,7 +76,10 @@ export function acknowledge(turn: Turn, answer: Answer): void {
       else if (holding.state === sent) concludeRelease(turn, lane, holding, block, results[index]);
     });
     seeBlock(turn, lane.cidr, block);
-    if (results.includes("refused")) lane.free = []; // not ours to take from, until a newer version says otherwise
+    if (results.includes("refused")) {
+      lane.free = []; // not ours to take from; soon a newer version of it will say so
+      lane.freeAt = turn.now;
+    }
   }
   turn.lanes.add(lane);
 }
@@ -148,7 +151,11 @@ export function claim(turn: Turn, add: Add, want: Extract<Wanted, { kind: "any" 
   add.claims += 1;
   if (add.claims > maxClaimsPerAdd) {
     const why = `${maxClaimsPerAdd} blocks were claimed for it and none had a free address`;
-    return failAdd(turn, add, trouble("PoolExhausted", why, { details: ledger.placement.verdict(want.pools) }));
+    return failAdd(
+      turn,
+      add,
+      trouble("PoolExhausted", why, { details: ledger.placement.verdict("PoolExhausted", want.pools) }),
+    );
   }
   const id = ledger.nextId++;
   ledger.claims.set(key, { id, since: turn.now, notBefore: turn.now });
@@ -181,8 +188,7 @@ export function claimed(turn: Turn, answer: ClaimAnswer): void {
 }
 
 function withVerdict(ledger: Ledger, key: string, found: Trouble): Trouble {
-  const details = ledger.placement.verdict(key.split(" ") as PoolName[]);
-  return { ...found, details: found.details === undefined ? details : `${found.details}; ${details}` };
+  return { ...found, details: ledger.placement.verdict(found.reason, key.split(" ") as PoolName[]) };
 }
 
 /** What the server says, in our words; a reason of a newer server is an internal error for this agent. */

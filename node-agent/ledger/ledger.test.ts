@@ -23,6 +23,9 @@ const pools = [
 ];
 const [b0, v6] = ["10.0.0.0/30", "fd00::/126"] as [BlockCidr, BlockCidr];
 
+/** Ordinals that time alone has made free. */
+const cooled: number[] = [];
+
 const placement: Placement = {
   wanted: ({ families, requested }) => {
     const asked = requested.map((address) => ({ kind: "address", family: 4, address, block: b0 }) as Wanted);
@@ -33,8 +36,8 @@ const placement: Placement = {
     ];
   },
   poolOf: (block) => pools.find(({ cidr }) => contains(cidr, block))?.name as PoolName | undefined,
-  freeOrdinals: (block) => freeOrdinals(collect(block, { now: 0 as UnixMs, cooldownSeconds: 0 })),
-  verdict: () => "pool blue: no free block",
+  freeOrdinals: (block) => [...freeOrdinals(collect(block, { now: 0 as UnixMs, cooldownSeconds: 0 })), ...cooled],
+  verdict: (reason) => `pool blue: ${reason}`,
 };
 
 type Of<K extends Effect["kind"]> = Extract<Effect, { kind: K }>;
@@ -255,7 +258,7 @@ test("given that the server has no block, when it says so, then the ADD is refus
   const { trouble: told } = only(bench.send({ kind: "claimed", id: 1, problem }), "refused");
   assert.deepEqual(
     [told.code, told.reason, told.why, told.details],
-    [100, "PoolExhausted", problem.message, "pool blue: no free block"],
+    [100, "PoolExhausted", problem.message, "pool blue: PoolExhausted"],
   );
 });
 
@@ -702,4 +705,16 @@ test("given a block that became another node's, when a pod is added, then it is 
   assert.ok(block);
   bench.seen({ ...block, affinity: "host:n2" });
   assert.deepEqual(bench.granted("a"), ["10.0.0.4"]);
+});
+
+test("given a full block in which an address cools down, when it has, then it is taken without a new version of the block", () => {
+  const bench = new Bench().online("blue");
+  for (const container of ["a", "b", "c"]) bench.granted(container);
+  bench.api.takeFor(b0, "cooling", "n2");
+  bench.seen(bench.api.blocks.get(b0));
+  const { id } = only(bench.add("d"), "claim");
+  bench.send({ kind: "claimed", id, problem: { reason: "CommitTimeout", message: "slow", retryAfterMs: 2_000 } });
+  cooled.push(3);
+  assert.deepEqual(kindsOf(bench.wait(2_000)), ["journal"]);
+  cooled.length = 0;
 });

@@ -17,6 +17,7 @@ import type {
   UnixMs,
 } from "../../shared/kinds.ts";
 import type { AddRequest, DelRequest } from "../../shared/protocol/socket.ts";
+import type { Reason } from "../../shared/reasons.ts";
 import type { Trouble } from "../trouble.ts";
 
 /** One request on the agent's socket; made by the socket, never on disk. */
@@ -100,6 +101,8 @@ export interface Lane {
   notBefore: Instant;
   /** Ordinals that may be taken, next to use first; undefined: to be worked out. */
   free: number[] | undefined;
+  /** When that was worked out: what cools down becomes free by the passing of time alone. */
+  freeAt: Instant;
   /** The pool it lies in; undefined: to be worked out, null: none. */
   pool: PoolName | null | undefined;
 }
@@ -192,8 +195,8 @@ export interface Placement {
   poolOf(block: BlockCidr): PoolName | undefined;
   /** Ordinals of this block that may be taken, next to use first. */
   freeOrdinals(block: Block): number[];
-  /** Appended to a refusal: what was found in each pool that was considered. */
-  verdict(pools: readonly PoolName[]): string;
+  /** What goes with the refusal of a claim: Calico's own sentence, then what was found in each pool. */
+  verdict(reason: Reason, pools: readonly PoolName[]): string;
 }
 
 export interface LedgerOptions {
@@ -285,6 +288,7 @@ export function laneOf(ledger: Ledger, cidr: BlockCidr): Lane {
     flight: undefined,
     notBefore: 0 as Instant,
     free: undefined,
+    freeAt: 0 as Instant,
     pool: undefined,
   };
   ledger.lanes.set(cidr, lane);

@@ -24,8 +24,6 @@ export interface SocketOptions {
 }
 
 export interface AgentSocket {
-  /** Calls that are not answered yet. */
-  readonly inFlight: number;
   /** Nobody new is let in; who is in is answered. */
   stopListening(): Promise<void>;
   /** Cuts off whoever is left. */
@@ -60,9 +58,6 @@ export async function listenSocket(options: SocketOptions): Promise<AgentSocket>
   await chmod(temporary, 0o600);
   await rename(temporary, path);
   return {
-    get inFlight() {
-      return open.size;
-    },
     async stopListening() {
       await rm(path, { force: true });
       server.close();

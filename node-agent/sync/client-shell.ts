@@ -49,9 +49,7 @@ export interface Stream {
 
 export interface StreamStatus {
   readonly live: boolean;
-  readonly phase: string;
-  readonly url: string | undefined;
-  readonly replica: string | undefined;
+  /** Since something was heard of a server; undefined: never. */
   readonly silentMs: number | undefined;
 }
 
@@ -105,9 +103,6 @@ export function openStream(options: StreamOptions): Stream {
     stop: () => handle({ kind: "stop" }),
     status: () => ({
       live: isLive(client),
-      phase: client.phase.kind,
-      url: client.urls[client.turn],
-      replica: client.replica,
       silentMs: client.heardAt === undefined ? undefined : clock.monotonic() - client.heardAt,
     }),
   };

@@ -5,7 +5,7 @@ import { blockName } from "../../shared/calico/names.ts";
 import type { Block } from "../../shared/calico/resources.ts";
 import type { BlockCidr, ResourceVersion, Sequence, Uid, UnixMs } from "../../shared/kinds.ts";
 import { blockToWire, type StreamedKind } from "../../shared/protocol/stream.ts";
-import { takeBlock, View } from "./view.ts";
+import { maxTold, takeBlock, View } from "./view.ts";
 
 const cidr = "10.0.0.0/26" as BlockCidr;
 
@@ -82,4 +82,27 @@ test("an answer's block counts unless a newer one is known; null is gone, and no
   assert.equal(takeBlock(view, undefined, "10-0-0-0-26"), undefined);
   assert.equal(takeBlock(view, null, "10-0-0-0-26"), null);
   assert.equal(view.get("block", "10-0-0-0-26"), undefined);
+});
+
+test("copies of other data are not claimed to be had, also when the connection is lost while they are renewed", () => {
+  const view = new View();
+  assert.ok(!view.welcome("one"));
+  put(view, "namespace", "shop", "50");
+  put(view, "namespace", "old", "51");
+  assert.ok(view.welcome("two"));
+  assert.deepEqual(view.have(), []);
+  put(view, "namespace", "shop", "7");
+  assert.ok(!view.welcome("two"));
+  assert.deepEqual(view.have(), [["namespace", "shop", "7"]]);
+  assert.equal(view.synced().length, 1);
+  assert.deepEqual(view.have(), [["namespace", "shop", "7"]]);
+});
+
+test("more than fits a hello is not told, and what is not sent anew then is gone", () => {
+  const view = new View();
+  for (let index = 0; index <= maxTold; index++) put(view, "namespace", `ns${index}`, "5");
+  assert.deepEqual(view.have(), []);
+  put(view, "namespace", "ns0", "5");
+  assert.equal(view.synced().length, maxTold);
+  assert.equal(view.all("namespace").size, 1);
 });
