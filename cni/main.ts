@@ -1,5 +1,6 @@
 // The CNI executable: reads environment and stdin, asks the node agent, prints one JSON document (spec/cni.md).
 // Leaves every decision to the cores beside it; here are the process, its clock, its streams and its parent.
+import { executableMark } from "../shared/executable-mark.ts";
 import type { Address } from "../shared/kinds.ts";
 import type { AddRequest } from "../shared/protocol/socket.ts";
 import { askAgent } from "./agent-shell.ts";
@@ -211,6 +212,6 @@ function ownNetns(call: Call): Complaint {
 }
 
 async function help(): Promise<number> {
-  await note(`Cattail's CNI IPAM plugin. CNI protocol versions supported: ${cniVersions.join(", ")}`);
+  await note(`${executableMark}. CNI protocol versions supported: ${cniVersions.join(", ")}`);
   return success;
 }

@@ -266,6 +266,12 @@ export const agentMetrics = {
     help: "Addresses or blocks of this node that another writer took or released",
     stability: "stable",
   },
+  installRepairs: {
+    name: "cattail_agent_install_repairs_total",
+    type: "counter",
+    help: "Installed files put back after something else had replaced or removed them",
+    stability: "beta",
+  },
 } as const satisfies MetricDefinitions;
 
 export const serverMetrics = {

@@ -10,7 +10,7 @@ export interface Ipam {
 
 export type Patched =
   | { readonly kind: "same" }
-  | { readonly kind: "changed"; readonly text: string; readonly before: Ipam }
+  | { readonly kind: "changed"; readonly text: string }
   | { readonly kind: "unusable"; readonly why: string };
 
 /** In the first plugin that has a section `ipam`: the main plugin. Keys keep their order, unknown ones included. */
@@ -27,7 +27,7 @@ export function patchConflist(text: string, wanted: (now: Ipam) => Ipam): Patche
   main.ipam.type = after.type;
   if (after.cattail === undefined) delete main.ipam.cattail;
   else main.ipam.cattail = after.cattail;
-  return { kind: "changed", text: `${printLossless(network, indent)}\n`, before };
+  return { kind: "changed", text: `${printLossless(network, indent)}\n` };
 }
 
 /** Our type; socket and spool beside what else an operator has written there. Undefined: the executable's own default is right. */

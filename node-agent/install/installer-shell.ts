@@ -60,6 +60,7 @@ export function startInstaller(options: InstallOptions, parts: InstallParts): In
 
   async function lookAtAll(): Promise<void> {
     for (const item of items) {
+      if (isClosed) return;
       keepWatching(item.path);
       try {
         await putRight(item);
@@ -73,7 +74,7 @@ export function startInstaller(options: InstallOptions, parts: InstallParts): In
   async function putRight(item: Item): Promise<void> {
     const found = await item.look();
     const plan = planToPut(found, wasOurs.has(item) || (await item.hasBackup()));
-    if (plan.kind === "put" && !isClosed) {
+    if (plan.kind === "put") {
       await item.put(plan.keepsOriginal);
       logger.info(plan.isRepair ? "Put a file on the host back" : "Installed a file on the host", { path: item.path });
       if (plan.isRepair) parts.repaired();

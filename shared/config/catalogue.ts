@@ -135,6 +135,28 @@ const agent = {
     default: "eager",
     help: "When IPAMHandles are written: eager is with the block, off is never",
   },
+  install: {
+    enabled: {
+      kind: "boolean",
+      default: "false",
+      help: "Puts the CNI executable into the host's directory, and back when Calico's installer has overwritten it",
+    },
+    binDir: {
+      kind: "path",
+      default: "/opt/cni/bin",
+      help: "Directory in which the host's container runtime looks for CNI executables",
+    },
+    name: {
+      kind: "enum",
+      values: ["calico-ipam", "cattail-ipam"],
+      default: "calico-ipam",
+      help: "Name of the CNI executable: calico-ipam under Calico's main plugin, cattail-ipam under any other",
+    },
+    patchConflist: {
+      kind: "path",
+      help: "Network configuration whose IPAM section is changed to name the executable; none is touched if not set",
+    },
+  },
   ports: {
     http: {
       kind: "port",

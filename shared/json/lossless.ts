@@ -30,8 +30,10 @@ export function parseLossless(text: string): unknown {
   );
 }
 
-export function printLossless(value: unknown): string {
-  return JSON.stringify(value, (_key, part: unknown) => (typeof part === "bigint" ? json.rawJSON(String(part)) : part));
+/** On one line, unless it is to be indented by so many spaces. */
+export function printLossless(value: unknown, indent?: number): string {
+  const exactly = (_key: string, part: unknown) => (typeof part === "bigint" ? json.rawJSON(String(part)) : part);
+  return JSON.stringify(value, exactly, indent);
 }
 
 export function isRawNumber(value: unknown): value is RawNumber {
