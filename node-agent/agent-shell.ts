@@ -9,6 +9,7 @@ import type { Frame } from "../shared/process/frame.ts";
 import { objectsPage } from "../shared/process/http.ts";
 import { type ServerMessage, type StreamedKind, streamedKinds, streamProtocol } from "../shared/protocol/stream.ts";
 import { Calls } from "./calls-shell.ts";
+import { type Installer, installOptionsOf, startInstaller } from "./install/installer-shell.ts";
 import { ViewPlacement } from "./ipam/placement.ts";
 import { type Circumstances, decide, delEvent } from "./ipam/verbs.ts";
 import { type Journal, type Meta, openJournal } from "./ledger/journal-shell.ts";
@@ -91,6 +92,7 @@ class Agent {
   #stream: Stream | undefined;
   #spool: Spool | undefined;
   #socket: AgentSocket | undefined;
+  #installer: Installer | undefined;
   #cancelWake = (): void => {};
 
   constructor(frame: Frame<"agent">) {
@@ -139,6 +141,10 @@ class Agent {
         else this.#calls.refused(call, verdict.trouble);
       },
     });
+    const { ready } = this;
+    const repaired = (): void => this.#metrics.installRepairs.inc();
+    const install = installOptionsOf(this.#frame.config());
+    if (install) this.#installer = startInstaller(install, { ready, clock, logger, repaired });
     this.#wake();
   }
 
@@ -160,6 +166,7 @@ class Agent {
   }
 
   async stop(): Promise<void> {
+    await this.#installer?.stop();
     await this.#socket?.stopListening();
     let cancel = (): void => {};
     const late = new Promise<void>((resolve) => {

@@ -12,6 +12,8 @@ import { type InstallOptions, type Item, itemsOf } from "./items-shell.ts";
 import { planToPut, planToRestore } from "./plan.ts";
 
 export interface InstallParts {
+  /** Until then nothing is touched: only what can answer takes the place of what could. */
+  readonly ready: Promise<void>;
   readonly clock: Clock;
   readonly logger: Logger;
   /** Ours had been there, was replaced or removed, and is there again. */
@@ -96,7 +98,9 @@ export function startInstaller(options: InstallOptions, parts: InstallParts): In
     }
   }
 
-  look();
+  void parts.ready.then(() => {
+    if (!isClosed) look();
+  });
   return {
     async stop() {
       isClosed = true;

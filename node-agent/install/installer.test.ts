@@ -59,11 +59,11 @@ class Host {
     return createLog({ level: "info", format: "json", clock: manualClock(), write }).logger;
   }
 
-  start(files: Files = realFiles, clock: Clock = this.clock): Installer {
+  start(files: Files = realFiles, clock: Clock = this.clock, ready = Promise.resolve()): Installer {
     const repaired = (): void => {
       this.repairs += 1;
     };
-    return startInstaller(this.options, { clock, logger: this.logger, repaired, files });
+    return startInstaller(this.options, { ready, clock, logger: this.logger, repaired, files });
   }
 
   /** One look, as at the start of an agent. */
@@ -106,6 +106,17 @@ test("given no executable, when the agent starts, then ours is there, can be exe
   assert.deepEqual(host.contents(), { calico: "a neighbour", [name]: ours });
   assert.equal(statSync(host.options.target).mode & 0o7777, 0o755);
   assert.equal(host.repairs, 0);
+});
+
+test("given an agent that is not ready, then nothing is touched, and nothing is after it has stopped", async (t) => {
+  const host = new Host(t);
+  host.put(name, "calico's");
+  const { promise: ready, resolve } = Promise.withResolvers<void>();
+  const installer = host.start(realFiles, host.clock, ready);
+  await installer.stop();
+  resolve();
+  await ready;
+  assert.deepEqual(host.contents(), { calico: "a neighbour", [name]: "calico's" });
 });
 
 test("given Calico's executable, then it is kept whole beside ours, its mode included, and comes back", async (t) => {
