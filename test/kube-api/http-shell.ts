@@ -9,6 +9,7 @@ import type { FaultEffect, Faults } from "./faults.ts";
 import type { RequestLog } from "./log.ts";
 import { type ApiRequest, type Target, targetOf } from "./request.ts";
 import { Refusal, tooLarge } from "./status.ts";
+import { type Cut, streamWatch } from "./watch-shell.ts";
 
 export interface HttpParts {
   readonly server: ApiServer;
@@ -16,9 +17,6 @@ export interface HttpParts {
   readonly log: RequestLog;
   readonly clock: Clock;
 }
-
-/** Unsent bytes at which a watch is ended: the real server does not wait for slow readers either (kube-watch 4). */
-const watchBufferBytes = 16 * 1024 * 1024;
 
 export function requestListener(parts: HttpParts): (incoming: IncomingMessage, outgoing: ServerResponse) => void {
   return (incoming, outgoing) => {
@@ -89,9 +87,9 @@ function answer(parts: HttpParts, request: ApiRequest, handled: Handled, outgoin
   deliver(handled.answer, outgoing);
 }
 
-function deliver(given: Answer, outgoing: ServerResponse, lineLimit = Number.POSITIVE_INFINITY, reset = false): void {
+function deliver(given: Answer, outgoing: ServerResponse, cut?: Cut): void {
   if (given.kind === "watch") {
-    stream(given.start, outgoing, lineLimit, reset);
+    streamWatch(given.start, outgoing, cut);
     return;
   }
   const warnings = given.warnings.map((text) => `299 - ${JSON.stringify(text)}`);
@@ -125,40 +123,6 @@ function send(
   more();
 }
 
-function stream(
-  start: (sink: { line(text: string): void; end(): void }) => () => void,
-  outgoing: ServerResponse,
-  lineLimit: number,
-  reset: boolean,
-): void {
-  outgoing.writeHead(200, { "content-type": "application/json", "cache-control": "no-cache, private" });
-  outgoing.flushHeaders();
-  let lines = 0;
-  let stop: (() => void) | undefined;
-  let ended = false;
-  const end = (how: "end" | "destroy"): void => {
-    if (ended) return;
-    ended = true;
-    stop?.();
-    if (how === "end") outgoing.end();
-    else outgoing.destroy();
-  };
-  outgoing.on("close", () => end("destroy"));
-  const started = start({
-    line: (text) => {
-      if (ended) return;
-      outgoing.write(`${text}\n`);
-      lines += 1;
-      if (lines >= lineLimit) end(reset ? "destroy" : "end");
-      else if (outgoing.writableLength > watchBufferBytes) end("destroy");
-    },
-    end: () => end("end"),
-  });
-  stop = started;
-  // The sink may have ended while the watch was still starting.
-  if (ended) started();
-}
-
 async function serveFaulty(
   parts: HttpParts,
   request: ApiRequest,
@@ -184,7 +148,12 @@ async function serveFaulty(
     case "truncate": {
       const handled = parts.server.handle(request);
       noAnswer();
-      if (handled.answer.kind === "watch") return deliver(handled.answer, outgoing, 1, fault.clean !== true);
+      if (handled.answer.kind === "watch")
+        return deliver(handled.answer, outgoing, {
+          after: "characters",
+          count: fault.afterBytes,
+          reset: fault.clean !== true,
+        });
       return truncate(handled.answer.pieces.join(""), fault.afterBytes, fault.clean === true, outgoing);
     }
     case "black-hole":
@@ -199,7 +168,11 @@ async function serveFaulty(
     case "cut-watch": {
       const handled = parts.server.handle(request);
       record(parts, request, handled.target, handled.user?.username ?? "", 200);
-      return deliver(handled.answer, outgoing, fault.afterLines, fault.reset === true);
+      return deliver(handled.answer, outgoing, {
+        after: "lines",
+        count: fault.afterLines,
+        reset: fault.reset === true,
+      });
     }
   }
 }
