@@ -26,6 +26,8 @@ export interface ClusterOptions {
   readonly pools: readonly Manifest[];
   /** Of the pods. */
   readonly namespace: string;
+  /** Beside those that every agent has here. */
+  readonly agentFlags?: readonly string[];
 }
 
 /** What an operator has in the cluster before Cattail: kinds, access rules, pools, nodes. */
@@ -63,10 +65,10 @@ export class Cluster {
   /** Returns once the server and every agent say that they are ready. */
   static async start(options: ClusterOptions): Promise<Cluster> {
     const server = await ServerProcess.create(options);
-    await server.start();
     const agents = new Map<string, AgentProcess>();
     const cluster = new Cluster(options, server, agents);
     try {
+      await server.start();
       for (const node of options.nodes) agents.set(node, await AgentProcess.create(options, node, server.streamUrl));
       await Promise.all([...agents.values()].map((agent) => agent.start()));
     } catch (cause) {
@@ -204,7 +206,7 @@ export class AgentProcess extends Executable {
     const tokenFile = join(own, "token");
     await writeFile(tokenFile, await agentToken({ api, folder, ...rest }.api.admin, node), { mode: 0o600 });
     const paths = ["--state-dir", join(own, "state"), "--socket", join(own, "agent.sock"), "--token-file", tokenFile];
-    const flags = ["--node-name", node, "--server", stream, ...paths];
+    const flags = ["--node-name", node, "--server", stream, ...paths, ...(rest.agentFlags ?? [])];
     return new AgentProcess(node, own, flags, await freePorts());
   }
 
