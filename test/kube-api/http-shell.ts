@@ -7,6 +7,7 @@ import type { Clock } from "../../shared/world.ts";
 import { type Answer, type ApiServer, bodyLimitBytes, type Handled } from "./api-server.ts";
 import type { FaultEffect, Faults } from "./faults.ts";
 import type { RequestLog } from "./log.ts";
+import { protobufMediaType, readProtobuf } from "./protobuf-shell.ts";
 import { type ApiRequest, type Target, targetOf } from "./request.ts";
 import { Refusal, tooLarge } from "./status.ts";
 import { type Cut, streamWatch } from "./watch-shell.ts";
@@ -21,6 +22,7 @@ export interface HttpParts {
 export function requestListener(parts: HttpParts): (incoming: IncomingMessage, outgoing: ServerResponse) => void {
   return (incoming, outgoing) => {
     serve(parts, incoming, outgoing).catch((error: unknown) => {
+      if (incoming.errored !== null) return; // the client went away while it was sending
       // A broken invariant of ours: say so loudly, to the client as well.
       console.error(error);
       if (outgoing.headersSent) outgoing.destroy();
@@ -30,26 +32,26 @@ export function requestListener(parts: HttpParts): (incoming: IncomingMessage, o
 }
 
 async function serve(parts: HttpParts, incoming: IncomingMessage, outgoing: ServerResponse): Promise<void> {
-  const text = await readBody(incoming);
+  const body = await readBody(incoming);
   if (outgoing.destroyed) return;
-  if (text === undefined) return send(outgoing, 413, [tooLarge(bodyLimitBytes).body]);
-  const request = apiRequest(incoming, text);
+  if (body === undefined) return send(outgoing, 413, [tooLarge(bodyLimitBytes).body]);
+  const request = apiRequest(incoming, body);
   const fault = parts.faults.take(safeTarget(request), request.userAgent);
   if (fault === undefined) return answer(parts, request, parts.server.handle(request), outgoing);
   await serveFaulty(parts, request, fault, outgoing);
 }
 
-async function readBody(incoming: IncomingMessage): Promise<string | undefined> {
+async function readBody(incoming: IncomingMessage): Promise<Buffer | undefined> {
   const chunks: Buffer[] = [];
   let sizeBytes = 0;
   for await (const chunk of incoming as AsyncIterable<Buffer>) {
     sizeBytes += chunk.length;
     if (sizeBytes <= bodyLimitBytes) chunks.push(chunk);
   }
-  return sizeBytes > bodyLimitBytes ? undefined : Buffer.concat(chunks).toString("utf8");
+  return sizeBytes > bodyLimitBytes ? undefined : Buffer.concat(chunks);
 }
 
-function apiRequest(incoming: IncomingMessage, body: string): ApiRequest {
+function apiRequest(incoming: IncomingMessage, body: Buffer): ApiRequest {
   const url = new URL(incoming.url ?? "/", "http://localhost");
   const { authorization = "" } = incoming.headers;
   const user = header(incoming, "impersonate-user");
@@ -58,14 +60,19 @@ function apiRequest(incoming: IncomingMessage, body: string): ApiRequest {
     path: url.pathname,
     query: new Map(url.searchParams),
     accept: incoming.headers.accept ?? "",
-    contentType: incoming.headers["content-type"] ?? "",
     userAgent: incoming.headers["user-agent"] ?? "",
     token: /^bearer /i.test(authorization) ? authorization.slice(7).trim() : undefined,
     ...(user === ""
       ? {}
       : { impersonate: { user, groups: header(incoming, "impersonate-group").split(", ").filter(Boolean) } }),
-    body,
+    ...bodyText(incoming.headers["content-type"] ?? "", body),
   };
+}
+
+function bodyText(contentType: string, body: Buffer): { contentType: string; body: string } {
+  const object = contentType === protobufMediaType ? readProtobuf(body) : undefined;
+  if (object === undefined) return { contentType, body: body.toString() };
+  return { contentType: "application/json", body: JSON.stringify(object) };
 }
 
 function header(incoming: IncomingMessage, name: string): string {

@@ -40,6 +40,17 @@ async function listNames(client: Client, path = nodes): Promise<string> {
   return (Array.isArray(items) ? items : []).map((item) => asObject(asObject(item).metadata).name).join(" ");
 }
 
+/** Resolves once the next watch runs. Call it before the watch is asked for. */
+function watchBegins(api: KubeApi): Promise<void> {
+  return new Promise((resolve) => {
+    const stop = api.log.listen((entry) => {
+      if (entry.verb !== "watch") return;
+      stop();
+      resolve();
+    });
+  });
+}
+
 test("a fault meets the requests it is for, as often as it is to, and then no more", () =>
   running(async (api, client) => {
     const fault = api.faults.add({
@@ -100,7 +111,9 @@ test("a watch can end, break, turn into an error, or fall silent", () =>
     const [error] = await take(watch(), 9);
     assert.deepEqual([error?.type, error?.object.code, error?.object.reason], ["ERROR", 410, "Expired"]);
     during({ kind: "black-hole" });
+    const begun = watchBegins(api);
     const silent = take(watch(), 1);
+    await begun;
     const first = await Promise.race([silent, client.post(nodes, node("d")).then(() => "nothing")]);
     assert.equal(first, "nothing");
     api.disconnectAll();
@@ -154,8 +167,9 @@ test("set back, it knows nothing of what came later, and watches end", () =>
       const then = api.version();
       await client.post(nodes, node("b"));
       await client.delete(`/apis/apiextensions.k8s.io/v1/customresourcedefinitions/ippools.crd.projectcalico.org`);
+      const begun = watchBegins(api);
       const watch = take(client.watch(`${nodes}?watch=true&resourceVersion=${then}`), 9);
-      await client.get("/version");
+      await begun;
       api.restoreTo(then);
       await watch;
       assert.equal(await listNames(client), "a");
@@ -207,12 +221,14 @@ test("a changed definition cuts its watches, a deleted one takes its objects alo
       };
       await client.post(path, object);
       const from = `${path}?watch=true&resourceVersion=${api.version()}`;
+      const first = watchBegins(api);
       const cut = take(client.watch(from), 9);
-      await client.get("/version");
+      await first;
       await client.patch(definition, { spec: { names: { shortNames: ["ipres"] } } });
       assert.deepEqual(await cut, []);
+      const second = watchBegins(api);
       const gone = take(client.watch(from), 9);
-      await client.get("/version");
+      await second;
       await client.delete(definition);
       assert.deepEqual(
         (await gone).map((event) => event.type),
