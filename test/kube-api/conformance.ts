@@ -5,7 +5,7 @@ import { createPublicKey, createVerify, type webcrypto } from "node:crypto";
 import { after, before, describe, test } from "node:test";
 import { until } from "../cluster/api.ts";
 import { calicoDefinitions } from "./calico-shell.ts";
-import { Client, type Connection, type Reply, take, type WatchEvent } from "./conformance-client.ts";
+import { Client, type Connection, type Reply, take, type WatchEvent } from "./conformance-client-shell.ts";
 import { asObject, asText, isObject, type JsonObject } from "./json.ts";
 
 export function conformance(name: string, connect: () => Promise<Connection>): void {

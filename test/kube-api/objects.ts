@@ -1,5 +1,6 @@
 // How an object is stored: its text, made once per write, and beside it only what lists, watches and selectors ask for.
 // Also the rules of metadata that hold for every type. Lists and events are pasted together from the texts.
+import type { Clock, Random } from "../../shared/world.ts";
 import { asObject, asText, isObject, type JsonObject, printJson } from "./json.ts";
 import type { Labels } from "./selectors.ts";
 import { badRequest, type Cause } from "./status.ts";
@@ -192,3 +193,15 @@ const namePartRule =
   "must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')";
 const labelValueRule =
   "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex used for validation is '(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')";
+
+export function newUid(random: Random): string {
+  const hex = random.hex(16);
+  const variant = "89ab".charAt(random.below(4));
+  return [hex.slice(0, 8), hex.slice(8, 12), `4${hex.slice(13, 16)}`, variant + hex.slice(17, 20), hex.slice(20)].join(
+    "-",
+  );
+}
+
+export function timestamp(clock: Clock, inSeconds = 0): string {
+  return `${new Date(clock.wall() + inSeconds * 1000).toISOString().slice(0, 19)}Z`;
+}

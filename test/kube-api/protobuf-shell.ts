@@ -1,5 +1,6 @@
 // Reads the protobuf bodies that kubectl sends for built-in types (`create namespace`, `create token`, `auth can-i` …) as the objects they stand for.
 // Only the messages listed here; what else comes is refused as an unsupported media type. Answers are JSON, which every client takes.
+import { impossible } from "../../shared/kinds.ts";
 import type { JsonObject } from "./json.ts";
 
 export const protobufMediaType = "application/vnd.kubernetes.protobuf";
@@ -10,7 +11,7 @@ export function readProtobuf(bytes: Buffer): JsonObject | undefined {
   const envelope = fieldsOf(bytes.subarray(4));
   const type = fieldsOf(bytesIn(envelope, 1));
   const kind = bytesIn(type, 2).toString();
-  const message = kinds[kind];
+  const message = kinds.get(kind);
   if (message === undefined) return undefined;
   return { apiVersion: bytesIn(type, 1).toString(), kind, ...decode(bytesIn(envelope, 2), message) };
 }
@@ -18,15 +19,7 @@ export function readProtobuf(bytes: Buffer): JsonObject | undefined {
 /** Before the envelope `runtime.Unknown`. */
 const magic = Buffer.from("k8s\0");
 
-type Shape =
-  | "text"
-  | "integer"
-  | "flag"
-  | "time"
-  | "texts"
-  | "map"
-  | { readonly one: Message }
-  | { readonly many: Message };
+type Shape = "text" | "integer" | "flag" | "texts" | "map" | { readonly one: Message } | { readonly many: Message };
 /** Numbers and names of the fields, as in the generated.proto of k8s.io/api and k8s.io/apimachinery. */
 type Message = Readonly<Record<number, readonly [string, Shape]>>;
 
@@ -48,7 +41,6 @@ const metadata: readonly [string, Shape] = [
       5: ["uid", "text"],
       6: ["resourceVersion", "text"],
       7: ["generation", "integer"],
-      8: ["creationTimestamp", "time"],
       11: ["labels", "map"],
       12: ["annotations", "map"],
       13: ["ownerReferences", { many: ownerReference }],
@@ -101,23 +93,25 @@ const accessSpec: Message = {
   2: ["nonResourceAttributes", { one: { 1: ["path", "text"], 2: ["verb", "text"] } }],
 };
 
-const kinds: Readonly<Record<string, Message>> = {
-  Namespace: { 1: metadata },
-  ServiceAccount: { 1: metadata },
-  ConfigMap: { 1: metadata, 2: ["data", "map"], 4: ["immutable", "flag"] },
-  ClusterRole: { 1: metadata, 2: rules },
-  Role: { 1: metadata, 2: rules },
-  ClusterRoleBinding: binding,
-  RoleBinding: binding,
-  TokenRequest: { 1: metadata, 2: ["spec", { one: tokenSpec }] },
-  SelfSubjectAccessReview: { 1: metadata, 2: ["spec", { one: accessSpec }] },
-  SelfSubjectReview: { 1: metadata },
-  DeleteOptions: {
-    1: ["gracePeriodSeconds", "integer"],
-    2: ["preconditions", { one: { 1: ["uid", "text"], 2: ["resourceVersion", "text"] } }],
-    4: ["propagationPolicy", "text"],
-  },
-};
+const kinds: ReadonlyMap<string, Message> = new Map<string, Message>(
+  Object.entries({
+    Namespace: { 1: metadata },
+    ServiceAccount: { 1: metadata },
+    ConfigMap: { 1: metadata, 2: ["data", "map"], 4: ["immutable", "flag"] },
+    ClusterRole: { 1: metadata, 2: rules },
+    Role: { 1: metadata, 2: rules },
+    ClusterRoleBinding: binding,
+    RoleBinding: binding,
+    TokenRequest: { 1: metadata, 2: ["spec", { one: tokenSpec }] },
+    SelfSubjectAccessReview: { 1: metadata, 2: ["spec", { one: accessSpec }] },
+    SelfSubjectReview: { 1: metadata },
+    DeleteOptions: {
+      1: ["gracePeriodSeconds", "integer"],
+      2: ["preconditions", { one: { 1: ["uid", "text"], 2: ["resourceVersion", "text"] } }],
+      4: ["propagationPolicy", "text"],
+    },
+  }),
+);
 
 type Value = bigint | Buffer;
 type Fields = ReadonlyMap<number, readonly Value[]>;
@@ -152,12 +146,8 @@ function fieldValue(values: readonly Value[], shape: Shape): unknown {
       return values.map((value) => asBytes(value).toString());
     case "map":
       return Object.fromEntries(values.map((value) => entryOf(fieldsOf(asBytes(value)))));
-    case "time": {
-      const seconds = fieldsOf(asBytes(last)).get(1)?.[0];
-      return typeof seconds === "bigint"
-        ? `${new Date(Number(seconds) * 1000).toISOString().slice(0, 19)}Z`
-        : undefined;
-    }
+    default:
+      return impossible(shape);
   }
 }
 

@@ -1,14 +1,14 @@
 // Who a token belongs to, the tokens of service accounts, and the review resources that answer questions about both.
 // Signatures are left to a Signer (tokens-shell.ts); what a token must say, and when it is void, is decided here.
 import type { Clock, Random } from "../../shared/world.ts";
+import { readBody } from "./bodies.ts";
 import { asObject, asText, type JsonObject, parseJson, printJson } from "./json.ts";
-import type { ObjectEntry } from "./objects.ts";
+import { newUid, type ObjectEntry, timestamp } from "./objects.ts";
 import { isAllowed } from "./rbac.ts";
 import type { ApiRequest, ResourceTarget, Target, User, Verb } from "./request.ts";
 import { badRequest, conflict, invalid, notFound } from "./status.ts";
 import type { Store } from "./store.ts";
 import type { ResourceType } from "./types.ts";
-import { newUid, readBody, timestamp } from "./writes.ts";
 
 export interface Signer {
   /** The public keys, as the document of /openid/v1/jwks. */

@@ -6,7 +6,7 @@ import { join } from "node:path";
 import { test } from "node:test";
 import { manualClock } from "../manual-world.ts";
 import { calicoDefinitions } from "./calico-shell.ts";
-import { Client, take } from "./conformance-client.ts";
+import { Client, take } from "./conformance-client-shell.ts";
 import type { FaultEffect } from "./faults.ts";
 import { asObject, type JsonObject } from "./json.ts";
 import { type KubeApi, type KubeApiOptions, startKubeApi } from "./shell.ts";

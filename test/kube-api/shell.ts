@@ -89,6 +89,7 @@ export async function startKubeApi(options: KubeApiOptions = {}): Promise<KubeAp
   const http = certificate === undefined ? createServer(listener) : createTlsServer(certificate, listener);
   // A watch may be silent for minutes; clients end connections, not the server.
   http.requestTimeout = 0;
+  http.keepAliveTimeout = idleConnectionMs;
   http.timeout = 0;
   const host = options.host ?? "127.0.0.1";
   await listen(http, options.port ?? 0, host);
@@ -129,6 +130,9 @@ function close(http: Server): Promise<void> {
     http.closeAllConnections();
   });
 }
+
+/** As the real server has it; Node's own 5 s would meet clients just as they send their next request. */
+const idleConnectionMs = 90_000;
 
 /** JSON is YAML too. */
 function kubeconfigText(url: string, token: string, ca: string | undefined): string {

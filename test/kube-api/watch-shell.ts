@@ -1,7 +1,7 @@
 // Writes one watch to its connection at the reader's pace, and cuts it when the reader falls too far behind or a fault says so.
-// What the lines say, and when they come, is decided in reads.ts.
+// What the lines say, and when they come, is decided in watches.ts.
 import type { ServerResponse } from "node:http";
-import type { StartWatch, WatchSink } from "./reads.ts";
+import type { StartWatch, WatchSink } from "./watches.ts";
 
 /** Ends the watch after so many lines, or so many characters and then perhaps within a line. */
 export interface Cut {
