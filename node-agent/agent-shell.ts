@@ -9,6 +9,7 @@ import type { Frame } from "../shared/process/frame.ts";
 import { objectsPage } from "../shared/process/http.ts";
 import { type ServerMessage, type StreamedKind, streamedKinds, streamProtocol } from "../shared/protocol/stream.ts";
 import { Calls } from "./calls-shell.ts";
+import { follow } from "./follow.ts";
 import { type Installer, installOptionsOf, startInstaller } from "./install/installer-shell.ts";
 import { ViewPlacement } from "./ipam/placement.ts";
 import { type Circumstances, decide, delEvent } from "./ipam/verbs.ts";
@@ -21,7 +22,7 @@ import { type AgentSocket, listenSocket } from "./socket/server-shell.ts";
 import { openSpool, type Spool } from "./socket/spool-shell.ts";
 import type { EndReason } from "./sync/client.ts";
 import { openStream, type Stream } from "./sync/client-shell.ts";
-import { type Change, concernsPlacement, takeBlock, View } from "./sync/view.ts";
+import { View } from "./sync/view.ts";
 import { cniCode, type Trouble, trouble } from "./trouble.ts";
 
 export interface RunningAgent extends Running {
@@ -274,77 +275,37 @@ class Agent {
   }
 
   #deliver(message: ServerMessage): void {
-    switch (message.type) {
-      case "welcome":
-        return this.#view.welcome(message.lineage)
-          ? this.#startAfresh("the server's data has another lineage")
-          : undefined;
-      case "reset":
-        return this.#startAfresh(message.reason);
-      case "put":
-        return this.#changed(this.#view.putWire(message.kind, message.object));
-      case "gone":
-        return this.#changed(this.#view.gone(message.kind, message.name));
-      case "synced":
-        for (const change of this.#view.synced()) this.#changed(change);
-        return;
-      case "beat":
-        for (const [kind, { ageMs }] of Object.entries(message.freshness)) {
-          this.#freshness.set(kind, { ageMs, at: this.#frame.clock.monotonic() });
-        }
-        return;
-      case "ack":
-        return this.#acknowledged(message);
-      case "claimed":
-        return this.#claimed(message);
-      case "bye":
-        return;
-      default:
-        return impossible(message);
+    if (message.type === "beat") this.#heardOf(message.freshness);
+    if (message.type === "ack") this.#measureCommit(message);
+    const known = { view: this.#view, placement: this.#placement, ledger: this.#ledger };
+    for (const event of follow(message, known)) {
+      if (event.kind === "incomplete") this.#frame.logger.warn("Started afresh, as the server has other data");
+      this.#handle(event);
     }
-  }
-
-  #startAfresh(why: string): void {
-    this.#frame.logger.warn("Started afresh", { err: why });
-    this.#view.reset();
-    this.#handle({ kind: "incomplete" });
-  }
-
-  #changed(change: Change | undefined): void {
-    if (change === undefined) return;
-    if (change.kind === "block") {
-      const cidr = (change.after ?? change.before)?.cidr;
-      if (cidr !== undefined) this.#handle({ kind: "block", cidr, block: change.after });
-    }
-    if (!concernsPlacement(change.kind)) return;
-    this.#placement.forget();
-    this.#handle({ kind: "rules-changed" });
-    if (change.kind === "node" && change.after) this.#knowNode(change.after.uid);
+    if (message.type === "put" && message.kind === "node") this.#knowNode();
   }
 
   /** The same machine under a new Node object keeps its journal: what it says about this machine's containers is true. */
-  #knowNode(nodeUid: string): void {
+  #knowNode(): void {
+    const nodeUid = this.#view.get("node", this.#node)?.uid;
     const known = this.#nodeUid ?? this.#journal?.meta.nodeUid;
     this.#nodeUid = nodeUid;
-    if (known === nodeUid) return;
-    if (known !== undefined)
-      this.#frame.logger.warn("Found this node created anew", { node: this.#node, uid: nodeUid });
+    if (nodeUid === undefined || known === nodeUid) return;
+    const { logger } = this.#frame;
+    if (known !== undefined) logger.warn("Found this node created anew", { node: this.#node, uid: nodeUid });
     this.#journal?.putMeta({ nodeUid });
   }
 
-  #acknowledged({ id, results, block, problem }: Extract<ServerMessage, { type: "ack" }>): void {
-    const since = this.#sentAt.get(id);
-    if (since === undefined) return; // of an earlier connection
-    this.#sentAt.delete(id);
-    if (results) this.#metrics.commitDuration.observe((this.#frame.clock.monotonic() - since) / 1000);
-    const known = this.#ledger.flights.get(id)?.block;
-    const newest = takeBlock(this.#view, block, known?.name ?? "");
-    this.#handle({ kind: "acknowledged", id, results, block: newest, problem });
+  #heardOf(freshness: Extract<ServerMessage, { type: "beat" }>["freshness"]): void {
+    const at = this.#frame.clock.monotonic();
+    for (const [kind, { ageMs }] of Object.entries(freshness)) this.#freshness.set(kind, { ageMs, at });
   }
 
-  #claimed({ id, block, problem }: Extract<ServerMessage, { type: "claimed" }>): void {
-    const newest = takeBlock(this.#view, block, block?.name ?? "");
-    this.#handle({ kind: "claimed", id, problem, ...(newest && { block: { cidr: newest.cidr, block: newest } }) });
+  #measureCommit({ id, results }: Extract<ServerMessage, { type: "ack" }>): void {
+    const since = this.#sentAt.get(id);
+    this.#sentAt.delete(id);
+    if (results === undefined || since === undefined) return;
+    this.#metrics.commitDuration.observe((this.#frame.clock.monotonic() - since) / 1000);
   }
 
   #offline(reason: EndReason): void {

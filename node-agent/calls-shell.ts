@@ -62,7 +62,7 @@ export class Calls {
     if (call?.request.verb !== "ADD") return;
     const { request } = call;
     this.#tell(call, grant(request, places, this.#parts.placement), repeated ? "replay" : "wait", () =>
-      this.#parts.handle({ kind: "undelivered", call: id, id: attachmentId(request), request: request.request }),
+      this.#parts.handle({ kind: "undelivered", id: attachmentId(request), request: request.request }),
     );
   }
 

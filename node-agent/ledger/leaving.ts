@@ -2,7 +2,7 @@
 // Leaves to others what a release that the server refuses means (commits.ts).
 import { type AttachmentId, type Instant, impossible, type UnixMs } from "../../shared/kinds.ts";
 import { cniCode, trouble } from "../trouble.ts";
-import { abandon, deletedMeanwhile, diskFails, failAdd } from "./adding.ts";
+import { deletedMeanwhile, diskFails, failAdd } from "./adding.ts";
 import { sweep } from "./blocks.ts";
 import {
   type Attachment,
@@ -49,7 +49,9 @@ export function del(turn: Turn, event: DelEvent): void {
   if (undoes === undefined) end(turn, event);
   else undo(turn, event, undoes);
   const patience = (turn.now + releasePatienceMs) as Instant;
-  ledger.dels.set(call, { call, id, record: turn.number, patience, deadline: event.deadline });
+  // A caller in a hurry gets its answer from the journal all the same.
+  const deadline = Math.max(event.deadline, patience) as Instant;
+  ledger.dels.set(call, { call, id, record: turn.number, patience, deadline });
 }
 
 function end(turn: Turn, { id, parts, handles, startedAt }: Omit<DelEvent, "kind">): void {
@@ -186,9 +188,8 @@ export function collect(turn: Turn, event: GcEvent): void {
 }
 
 /** The answer could not be delivered: the caller is told nothing, so it must not hold anything. */
-export function undelivered(turn: Turn, call: CallId, id: AttachmentId, request: string): void {
+export function undelivered(turn: Turn, id: AttachmentId, request: string): void {
   const { ledger } = turn;
-  abandon(turn, call);
   const attachment = ledger.attachments.get(id);
   if (!attachment || ledger.adds.has(id)) return;
   attachment.answers -= 1;

@@ -622,7 +622,7 @@ test("given an answer that reached nobody, when it was the only one, then its ad
   const bench = new Bench().online("blue");
   bench.granted("a");
   const id = attachmentId({ network: "net", containerId: "a", ifname: "eth0" });
-  bench.send({ kind: "undelivered", call: 1 as CallId, id, request: "r-a" });
+  bench.send({ kind: "undelivered", id, request: "r-a" });
   bench.serve(bench.fsync());
   assert.equal(bench.api.holders().size, 0);
 });
@@ -632,7 +632,7 @@ test("given an answer that reached nobody, when another call has the same one, t
   bench.granted("a");
   bench.add("a");
   const id = attachmentId({ network: "net", containerId: "a", ifname: "eth0" });
-  bench.send({ kind: "undelivered", call: 2 as CallId, id, request: "r-a" });
+  bench.send({ kind: "undelivered", id, request: "r-a" });
   assert.equal(check(bench.ledger, id, ["10.0.0.0"]), undefined);
 });
 

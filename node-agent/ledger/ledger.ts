@@ -48,7 +48,7 @@ export type LedgerEvent =
   /** The caller hung up before its answer. */
   | { readonly kind: "caller-gone"; readonly call: CallId }
   /** The answer of an ADD could not be handed over. */
-  | { readonly kind: "undelivered"; readonly call: CallId; readonly id: AttachmentId; readonly request: string }
+  | { readonly kind: "undelivered"; readonly id: AttachmentId; readonly request: string }
   | { readonly kind: "journalled"; readonly upTo: RecordNumber }
   /** All records from the last report up to this one: perhaps on disk, perhaps not. */
   | { readonly kind: "journal-failed"; readonly upTo: RecordNumber }
@@ -95,7 +95,7 @@ function take(turn: Turn, event: LedgerEvent): void {
     case "caller-gone":
       return abandon(turn, event.call);
     case "undelivered":
-      return undelivered(turn, event.call, event.id, event.request);
+      return undelivered(turn, event.id, event.request);
     case "journalled":
       return journalled(turn, event.upTo);
     case "journal-failed":
