@@ -30,8 +30,8 @@ function put(version: number): ServerMessage {
 }
 
 function welcome(lineage: string): ServerMessage {
-  const about = { protocol: 1, version: "1", replica: "r", apiGroup: "crd", heartbeatMs: 1, capabilities: [] } as const;
-  return { type: "welcome", lineage, ...about };
+  const about = { protocol: 1, version: "1", replica: "r", apiGroup: "crd", heartbeatMs: 1 } as const;
+  return { type: "welcome", lineage, ...about, capabilities: [] };
 }
 
 test("a block that is newer than what is known is an event, an older one is none", () => {

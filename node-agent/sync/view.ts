@@ -130,7 +130,7 @@ export function takeBlock(view: View, wire: WireBlock | null | undefined, name: 
     return null;
   }
   view.putBlock(wire);
-  return view.get("block", name) ?? null;
+  return view.get("block", wire.name) ?? null;
 }
 
 function keyOf(kind: StreamedKind, name: string): string {
