@@ -33,6 +33,7 @@ export function follow(message: ServerMessage, known: Known): LedgerEvent[] {
       return [claimed(known, message)];
     case "beat":
     case "bye":
+    case "indexed":
       return [];
     default:
       return impossible(message);

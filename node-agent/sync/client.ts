@@ -141,6 +141,7 @@ function receive(client: Client, message: ServerMessage, now: Instant): ClientEf
     case "beat":
     case "ack":
     case "claimed":
+    case "indexed":
       return phase.kind === "greeting" ? [] : [{ kind: "deliver", message }];
     default:
       return impossible(message);

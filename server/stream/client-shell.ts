@@ -225,6 +225,15 @@ export class Client {
       case "claim":
         void this.#claim(message);
         break;
+      case "index":
+        this.#send("ack", {
+          type: "indexed",
+          id: message.id,
+          problem: problem("Internal", "this server writes no handles later"),
+        });
+        break;
+      case "report":
+        break;
       default:
         impossible(message);
     }

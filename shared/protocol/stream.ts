@@ -74,6 +74,10 @@ const helloMessage = v.object({
   /** What the client holds; the server sends what differs and what is gone. */
   have: v.pipe(v.array(v.tuple([streamedKind, name, v.string()])), v.maxLength(20_000)),
   capabilities: v.array(v.string()),
+  /** Of the warm addresses that this agent may hand out. */
+  incarnation: v.optional(name),
+  /** The agent has heard of no server for so long that it hands out nothing: only a view newer than this hello may renew its lease. */
+  leaseExpired: v.optional(v.boolean()),
 });
 /** Apply these to one block: in one write, together with whatever else waits for it. Answered by `ack` with the same id. */
 const commitMessage = v.object({
@@ -93,12 +97,42 @@ const claimMessage = v.object({
   full: v.pipe(v.array(v.string()), v.maxLength(4096)),
 });
 const pingMessage = v.object({ type: v.literal("ping"), sent: v.number() });
+export const maxIndexedHandles = 256;
+/** Write the IPAMHandles of these from what the node's blocks say, when nothing more urgent is to be written. Answered by `indexed`. */
+const indexMessage = v.object({
+  type: v.literal("index"),
+  id: v.number(),
+  handles: v.pipe(
+    v.array(v.pipe(v.string(), v.minLength(1), v.maxLength(512))),
+    v.minLength(1),
+    v.maxLength(maxIndexedHandles),
+  ),
+});
+/** Raise a Kubernetes Event (shared/events.ts says which there are). No answer: what is too much is dropped and counted. */
+const reportMessage = v.object({
+  type: v.literal("report"),
+  reason: v.pipe(v.string(), v.maxLength(128)),
+  kind: v.picklist(["pod", "node", "ippool", "ipamblock"]),
+  namespace: v.optional(v.pipe(v.string(), v.maxLength(63))),
+  name: v.pipe(v.string(), v.minLength(1), v.maxLength(253)),
+  uid: v.optional(v.pipe(v.string(), v.maxLength(128))),
+  note: v.pipe(v.string(), v.maxLength(4096)),
+});
 
-export const clientMessage = v.variant("type", [helloMessage, commitMessage, claimMessage, pingMessage]);
+export const clientMessage = v.variant("type", [
+  helloMessage,
+  commitMessage,
+  claimMessage,
+  pingMessage,
+  indexMessage,
+  reportMessage,
+]);
 export type ClientMessage = v.InferOutput<typeof clientMessage>;
 export type Hello = v.InferOutput<typeof helloMessage>;
 export type Commit = v.InferOutput<typeof commitMessage>;
 export type Claim = v.InferOutput<typeof claimMessage>;
+export type Index = v.InferOutput<typeof indexMessage>;
+export type Report = v.InferOutput<typeof reportMessage>;
 
 const welcomeMessage = v.object({
   type: v.literal("welcome"),
@@ -127,6 +161,10 @@ const beatMessage = v.object({
   type: v.literal("beat"),
   echo: v.optional(v.number()),
   freshness: v.record(v.string(), freshness),
+  /** Only with an echo, and only while this server may renew the node's lease: it runs for so long from when the ping was sent. */
+  lease: v.optional(v.object({ limitMs: v.number() })),
+  /** Absent: this server cannot tell. `gone`: also when the Node of this name is another one than the token's. */
+  node: v.optional(v.picklist(["present", "gone"])),
 });
 const problem = v.object({ reason: v.string(), message: v.string(), retryAfterMs: v.optional(v.number()) });
 export type Problem = v.InferOutput<typeof problem>;
@@ -145,6 +183,7 @@ const claimedMessage = v.object({
   block: v.optional(wireBlock),
   problem: v.optional(problem),
 });
+const indexedMessage = v.object({ type: v.literal("indexed"), id: v.number(), problem: v.optional(problem) });
 /** The server closes; come back (elsewhere) after this long. */
 const byeMessage = v.object({ type: v.literal("bye"), reason: v.string(), retryAfterMs: v.number() });
 
@@ -157,6 +196,7 @@ export const serverMessage = v.variant("type", [
   beatMessage,
   ackMessage,
   claimedMessage,
+  indexedMessage,
   byeMessage,
 ]);
 export type ServerMessage = v.InferOutput<typeof serverMessage>;
