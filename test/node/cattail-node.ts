@@ -1,72 +1,65 @@
 // A real node that Cattail serves: control plane, server and agent as processes, and a machine whose pods get their addresses from the agent.
 // Leaves to the suites what is done on it.
 import assert from "node:assert/strict";
-import { readdir, symlink } from "node:fs/promises";
-import { join } from "node:path";
+import { readdir } from "node:fs/promises";
 import { allocations } from "../cluster/allocations.ts";
 import { type Manifest, until } from "../cluster/api.ts";
-import { type AgentProcess, Cluster, cniExecutable, ipPool, prepare } from "../cluster/cluster.ts";
+import { type AgentProcess, Cluster, type ClusterOptions, ipPool, prepare } from "../cluster/cluster.ts";
 import { temporaryFolder } from "../cluster/daemon.ts";
 import { type ControlPlane, startControlPlane } from "../real/control-plane.ts";
-import { cniBin, Machine } from "./machine.ts";
+import { Machine } from "./machine.ts";
 import { addressesOf, type Pod, Pods } from "./pods.ts";
 
 const nodeName = "node-a";
 const namespace = "demo";
-export const network = "k8s-pod-network";
+const network = "k8s-pod-network";
 
 export interface NodeOptions {
   /** IPv4 first. */
   readonly pools: readonly string[];
   /** Addresses that no pod may get. */
   readonly reserved: readonly string[];
-  /** The main plugin's part of the configuration, and what goes beside socket and spool into ours. */
+  /** As an operator has them in the network's configuration before the agent comes: the main plugin, and its section `ipam` but for the type. */
   readonly mainPlugin: Readonly<Record<string, unknown>>;
-  readonly ipam?: Readonly<Record<string, unknown>>;
-  readonly cattail?: Readonly<Record<string, unknown>>;
+  readonly ipam: Readonly<Record<string, unknown>>;
 }
 
 export class CattailNode {
   readonly api: ControlPlane;
   readonly machine: Machine;
   readonly pods: Pods;
-  readonly #cluster: Cluster;
+  readonly agent: AgentProcess;
+  readonly #parts: AsyncDisposableStack;
 
-  private constructor(api: ControlPlane, machine: Machine, pods: Pods, cluster: Cluster) {
+  private constructor(
+    api: ControlPlane,
+    machine: Machine,
+    pods: Pods,
+    agent: AgentProcess,
+    parts: AsyncDisposableStack,
+  ) {
     this.api = api;
     this.machine = machine;
     this.pods = pods;
-    this.#cluster = cluster;
+    this.agent = agent;
+    this.#parts = parts;
   }
 
   /** Returns once kubelet says that the node is ready. */
   static async start(options: NodeOptions): Promise<CattailNode> {
-    const machine = await Machine.start();
-    const api = await startControlPlane();
-    const pools = options.pools.map((cidr, index) => ipPool(`pool-${index}`, cidr));
-    const rest = { nodes: [nodeName], pools, namespace };
-    const clusterOptions = { api, folder: await temporaryFolder("ct"), ...rest };
+    await using parts = new AsyncDisposableStack();
+    const machine = parts.adopt(await Machine.start(), (started) => started.stop());
+    const ipam = { type: "host-local", ...options.ipam };
+    await machine.setNetwork({ cniVersion: "1.0.0", name: network, plugins: [{ ...options.mainPlugin, ipam }] });
+    const api = parts.adopt(await startControlPlane(), (started) => started.stop());
+    const clusterOptions = await clusterOptionsOf(options, api, machine);
     await prepare(clusterOptions);
     if (options.reserved.length > 0) await api.admin.create(ipReservation(options.reserved));
-    const cluster = await Cluster.start(clusterOptions);
-    const node = new CattailNode(api, machine, await Pods.watch(api.admin, namespace), cluster);
-    await symlink(cniExecutable, join(cniBin, "cattail-ipam"));
-    await machine.setNetwork({ cniVersion: "1.0.0", name: network, plugins: [node.#plugin(options)] });
-    await node.startKubelet();
-    return node;
-  }
-
-  #plugin({ mainPlugin, ipam, cattail }: NodeOptions): Readonly<Record<string, unknown>> {
-    const { socket, spool } = this.agent;
-    return { ...mainPlugin, ipam: { type: "cattail-ipam", ...ipam, cattail: { socket, spool, ...cattail } } };
-  }
-
-  get agent(): AgentProcess {
-    return this.#cluster.agent(nodeName);
-  }
-
-  startKubelet(): Promise<void> {
-    return this.machine.startKubelet(this.api, nodeName);
+    const cluster = parts.adopt(await Cluster.start(clusterOptions), (started) => started.stop());
+    await until("the agent has installed everything", async () => (await machine.network()).includes("cattail-ipam"));
+    const pods = parts.adopt(await Pods.watch(api.admin, namespace), async (started) => started.close());
+    await machine.startKubelet(api, nodeName);
+    return new CattailNode(api, machine, pods, cluster.agent(nodeName), parts.move());
   }
 
   createPods(names: readonly string[]): Promise<void> {
@@ -93,12 +86,17 @@ export class CattailNode {
     return [...(await allocations(this.api.admin)).owners.keys()].sort();
   }
 
-  async stop(): Promise<void> {
-    this.pods.close();
-    await this.machine.stop();
-    await this.#cluster.stop();
-    await this.api.stop();
+  stop(): Promise<void> {
+    return this.#parts.disposeAsync();
   }
+}
+
+async function clusterOptionsOf(options: NodeOptions, api: ControlPlane, machine: Machine): Promise<ClusterOptions> {
+  const pools = options.pools.map((cidr, index) => ipPool(`pool-${index}`, cidr));
+  // Only the agent installs: the executable, and its name and places in the network's configuration.
+  const agentFlags = ["--install-enabled", "--install-name", "cattail-ipam"];
+  agentFlags.push("--install-patch-conflist", machine.conflist);
+  return { api, folder: await temporaryFolder("ct"), nodes: [nodeName], pools, namespace, agentFlags };
 }
 
 function ipReservation(addresses: readonly string[]): Manifest {

@@ -2,7 +2,7 @@
 // Runs only inside the namespaces that main.ts makes, in which whatever is left of it ends; what runs on it is left to the tests.
 import { execFile } from "node:child_process";
 import { existsSync } from "node:fs";
-import { mkdir, mkdtemp, readdir, symlink, writeFile } from "node:fs/promises";
+import { mkdir, mkdtemp, readdir, readFile, symlink, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { promisify } from "node:util";
@@ -16,7 +16,7 @@ import { insideMark, machineAddress } from "./inside.ts";
 const run = promisify(execFile);
 
 /** Where every runtime looks unless told otherwise; empty on each machine. */
-export const cniBin = "/opt/cni/bin";
+const cniBin = "/opt/cni/bin";
 const cniConf = "/etc/cni/net.d";
 /** Where Debian's containernetworking-plugins puts them. */
 const mainPlugins = "/usr/lib/cni";
@@ -24,6 +24,7 @@ const mainPlugins = "/usr/lib/cni";
 export class Machine {
   /** Goes away with the machine: there are mounts below it until then. */
   readonly folder: string;
+  readonly conflist = join(cniConf, "10-test.conflist");
   readonly #socket: string;
   #containerd: Daemon | undefined;
   #kubelet: Daemon | undefined;
@@ -75,8 +76,12 @@ export class Machine {
   }
 
   /** Replaces the configuration of the network that pods are given; containerd notices by itself. */
-  async setNetwork(conflist: NetworkConfiguration): Promise<void> {
-    await writeFile(join(cniConf, "10-test.conflist"), JSON.stringify(conflist));
+  async setNetwork(configuration: NetworkConfiguration): Promise<void> {
+    await writeFile(this.conflist, JSON.stringify(configuration));
+  }
+
+  network(): Promise<string> {
+    return readFile(this.conflist, "utf8");
   }
 
   /** Returns once the node is ready, as the API server knows it. */

@@ -63,7 +63,7 @@ function missingHere(): string[] {
 
 async function runInMachine(testFile: string): Promise<number> {
   const made = ownFolders.filter((folder) => mkdirSync(folder, { recursive: true }) !== undefined);
-  const command = [process.execPath, "--test", "--test-timeout=300000", testFile];
+  const command = [process.execPath, "--test", "--test-force-exit", "--test-timeout=300000", testFile];
   try {
     // The kernel ends the machine with us, even if we are killed.
     const args = ["--pdeathsig", "KILL", "unshare", ...namespaces, "sh", "-c", boot, "sh", ...command];

@@ -11,8 +11,7 @@ before(async () => {
     pools: ["10.90.0.0/20"],
     reserved: ["10.90.0.1/32"],
     mainPlugin: { type: "ptp" },
-    ipam: { routes: [{ dst: "0.0.0.0/0" }] },
-    cattail: { gateway: "first" },
+    ipam: { routes: [{ dst: "0.0.0.0/0" }], cattail: { gateway: "first" } },
   });
 });
 after(() => node?.stop());
