@@ -26,6 +26,9 @@ const maxIntentsPerCommit = 1024;
 export const answerOverdueMs = 120_000;
 /** After an answer that says nothing, unless it says when to come back. */
 const retryMs = 1_000;
+/** What a claim may name (shared/protocol/stream.ts). */
+const maxPools = 1000;
+const maxFull = 4096;
 /** Claims made for one ADD that came first in line and still found no room: something is wrong with these blocks. */
 const maxClaimsPerAdd = 4;
 
@@ -160,7 +163,7 @@ export function claim(turn: Turn, add: Add, want: Extract<Wanted, { kind: "any" 
   const id = ledger.nextId++;
   ledger.claims.set(key, { id, since: turn.now, notBefore: turn.now });
   const full = ownIn(ledger, want).map((lane) => lane.cidr);
-  turn.effects.push({ kind: "claim", id, pools: want.pools, full });
+  turn.effects.push({ kind: "claim", id, pools: want.pools.slice(0, maxPools), full: full.slice(0, maxFull) });
 }
 
 export interface ClaimAnswer {

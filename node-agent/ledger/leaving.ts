@@ -116,6 +116,7 @@ export function withdraw(turn: Turn, holding: Holding): void {
       cover(turn, holding);
       return setState(turn, holding, { kind: "leaving", sequence: state.sequence });
     case "lost":
+      cover(turn, holding);
       return letGo(turn, holding);
     case "withdrawn":
     case "leaving":
@@ -146,10 +147,8 @@ function makeSuspect(turn: Turn, holding: Holding): void {
 }
 
 /** A later record says that nothing is there: a replay will not find it. */
-export function clearSuspects(turn: Turn, holdings: readonly Holding[]): void {
-  for (const holding of holdings) {
-    if (holding.state.kind === "suspect" && isDurable(turn.ledger, holding)) letGo(turn, holding);
-  }
+export function clearSuspect(turn: Turn, holding: Holding): void {
+  if (holding.state.kind === "suspect" && isDurable(turn.ledger, holding)) letGo(turn, holding);
 }
 
 export interface GcEvent {

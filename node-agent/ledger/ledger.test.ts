@@ -684,6 +684,7 @@ test("given a server that owes an answer for too long, then another connection i
   bench.del("a");
   bench.fsync();
   assert.deepEqual(kindsOf(bench.wait(answerOverdueMs)), ["reconnect", "done"]);
+  assert.equal(nextWake(bench.ledger), bench.now + answerOverdueMs);
 });
 
 test("given a journal that was set aside, when calls come, then no ADD is answered, and DEL still releases by handle", () => {

@@ -18,7 +18,7 @@ import { seeBlock, sweepLane } from "./blocks.ts";
 import { type Answer, acknowledge, answerOverdueMs, type ClaimAnswer, claimed, flush, unsettle } from "./commits.ts";
 import {
   answerDels,
-  clearSuspects,
+  clearSuspect,
   collect,
   type DelEvent,
   del,
@@ -126,16 +126,14 @@ function journalled(turn: Turn, upTo: RecordNumber): void {
   const { ledger } = turn;
   ledger.durable = upTo;
   ledger.diskFails = false;
-  for (const { rows } of confirmed(ledger, upTo)) {
-    for (const row of rows) {
-      if (row.table === "holding") {
-        turn.lanes.add(laneOf(ledger, row.block));
-        const holding = holdingAt(ledger, row.block, row.ordinal);
-        if (holding) clearSuspects(turn, [holding]);
-      } else if (row.table === "attachment") {
-        const add = ledger.adds.get(row.id);
-        if (add?.recorded !== undefined && add.recorded <= upTo) answer(turn, add);
-      }
+  for (const row of confirmed(ledger, upTo).flatMap(({ rows }) => rows)) {
+    if (row.table === "attachment") {
+      const add = ledger.adds.get(row.id);
+      if (add?.recorded !== undefined && add.recorded <= upTo) answer(turn, add);
+    } else if (row.table === "holding") {
+      turn.lanes.add(laneOf(ledger, row.block));
+      const holding = holdingAt(ledger, row.block, row.ordinal);
+      if (holding) clearSuspect(turn, holding);
     }
   }
 }
@@ -212,13 +210,22 @@ function tick(turn: Turn): void {
     ledger.claims.delete(key);
     turn.roomChanged = true; // whoever still waits asks again
   }
-  if (overdue(ledger).some((at) => at <= now)) turn.effects.push({ kind: "reconnect" });
+  giveUpOverdue(turn);
 }
 
-function overdue(ledger: Ledger): Instant[] {
-  const flights = [...ledger.flights.values()].flatMap(({ flight }) => (flight ? [flight.since] : []));
-  const claims = [...ledger.claims.values()].flatMap(({ id, since }) => (id === undefined ? [] : [since]));
-  return [...flights, ...claims].map((since) => (since + answerOverdueMs) as Instant);
+function giveUpOverdue(turn: Turn): void {
+  const waited = awaited(turn.ledger).filter(({ since }) => since + answerOverdueMs <= turn.now);
+  if (waited.length === 0) return;
+  turn.effects.push({ kind: "reconnect" });
+  for (const one of waited) one.since = turn.now; // not at every tick until the connection has ended
+}
+
+/** What the server owes an answer for. */
+function awaited({ flights, claims }: Ledger): { since: Instant }[] {
+  return [
+    ...[...flights.values()].flatMap(({ flight }) => flight ?? []),
+    ...[...claims.values()].filter(({ id }) => id !== undefined),
+  ];
 }
 
 /** When a `tick` is due; undefined: nothing waits for time to pass. */
@@ -237,7 +244,7 @@ export function nextWake(ledger: Ledger): Instant | undefined {
       online && !lane.flight && [...lane.due].some((holding) => isDurable(ledger, holding)) ? [lane.notBefore] : [],
     ),
     ...[...ledger.claims.values()].flatMap(({ id, notBefore }) => (id === undefined ? [notBefore] : [])),
-    ...overdue(ledger),
+    ...awaited(ledger).map(({ since }) => since + answerOverdueMs),
     ...(ledger.unsaved.size > 0 ? [ledger.retryJournalAt] : []),
   ];
   return waits.length === 0 ? undefined : (Math.min(...waits) as Instant);

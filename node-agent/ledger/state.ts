@@ -85,7 +85,8 @@ export interface Attachment extends AttachmentParts {
 /** One commit under way: what was sent, in its order. */
 export interface Flight {
   readonly id: number;
-  readonly since: Instant;
+  /** Since when its answer is waited for. */
+  since: Instant;
   readonly entries: readonly { readonly holding: Holding; readonly sent: HoldingState }[];
 }
 
@@ -164,7 +165,7 @@ export interface Del {
 export interface Claim {
   /** Undefined: waits to be asked again. */
   readonly id: number | undefined;
-  readonly since: Instant;
+  since: Instant;
   readonly notBefore: Instant;
 }
 
