@@ -12,6 +12,7 @@ import { Claims } from "./commit/claims.ts";
 import { Committer } from "./commit/committer.ts";
 import { Desk } from "./commit/desk.ts";
 import { FairLimiter } from "./commit/fair-limiter.ts";
+import { Handles } from "./commit/handles.ts";
 import { Store } from "./store/store.ts";
 import { Hub } from "./stream/hub-shell.ts";
 import { tokenVerifier, type Verifier } from "./stream/identity.ts";
@@ -78,7 +79,7 @@ export async function startServer(frame: Frame<"server">, given?: Connection): P
     const log = logger.with({ replica });
     const upstream = startUpstream({ http, store, group, clock, random, log: logger, metrics });
     const desk = new Desk({ api, group, store, limiter, clock, random, onSetback: counting(metrics) });
-    const committer = new Committer(desk, log, metrics);
+    const committer = new Committer(desk, new Handles(desk), log, metrics);
     const claims = new Claims(desk, random, log, metrics);
     const { version } = frame.version;
     const hub = new Hub({

@@ -4,7 +4,9 @@ import { Claims } from "../server/commit/claims.ts";
 import { Committer } from "../server/commit/committer.ts";
 import { Desk } from "../server/commit/desk.ts";
 import { FairLimiter } from "../server/commit/fair-limiter.ts";
+import { Handles } from "../server/commit/handles.ts";
 import { Store } from "../server/store/store.ts";
+import type { Api } from "../server/upstream/api.ts";
 import { readers } from "../shared/calico/codec.ts";
 import { resourceOf } from "../shared/calico/names.ts";
 import { kinds, type Objects } from "../shared/calico/resources.ts";
@@ -18,8 +20,8 @@ import { manualClock, seededRandom } from "./manual-world.ts";
 export interface CommitWorld {
   readonly api: DirectApi;
   readonly clock: Clock;
-  /** Another server of the same cluster. */
-  replica(): Replica;
+  /** Another server of the same cluster; its own door to the API, if that is to be another. */
+  replica(through?: Api): Replica;
 }
 
 export interface Replica {
@@ -51,13 +53,13 @@ export function commitWorld(seed: readonly unknown[] = [], seedOfRandom = 1): Co
   return {
     api,
     clock,
-    replica() {
+    replica(through = api) {
       const store = new Store(clock);
-      const parts = { api, group: "crd", store, limiter: new FairLimiter(8, clock), clock, random } as const;
+      const parts = { api: through, group: "crd", store, limiter: new FairLimiter(8, clock), clock, random } as const;
       const desk = new Desk({ ...parts, onSetback: () => {} });
       const replica: Replica = {
         store,
-        committer: new Committer(desk, silent, uncounted),
+        committer: new Committer(desk, new Handles(desk), silent, uncounted),
         claims: new Claims(desk, random, silent, uncounted),
         sync: () => {
           for (const kind of kinds) fill(store, api, kind);
@@ -75,6 +77,31 @@ export const clusterInformation = {
   metadata: { name: "default" },
   spec: { datastoreReady: true, clusterGUID: "test" },
 };
+
+export interface MortalApi extends Api {
+  /** Resolves when the server behind it has gone. */
+  readonly dead: Promise<void>;
+}
+
+/** The door of a server that is killed after so many requests: the last one takes effect or not, its answer reaches nobody. */
+export function mortal(api: Api, requests: number, isLastCarriedOut: boolean): MortalApi {
+  const dead = Promise.withResolvers<void>();
+  let left = requests;
+  const call = async <T>(request: () => Promise<T>): Promise<T> => {
+    left--;
+    if (left > 0) return request();
+    if (left === 0 && isLastCarriedOut) await request().catch(() => {});
+    dead.resolve();
+    return new Promise<T>(() => {});
+  };
+  return {
+    dead: dead.promise,
+    get: (path) => call(() => api.get(path)),
+    create: (path, body) => call(() => api.create(path, body)),
+    patch: (path, body) => call(() => api.patch(path, body)),
+    remove: (path, preconditions) => call(() => api.remove(path, preconditions)),
+  };
+}
 
 function fill<K extends keyof Objects>(store: Store, api: DirectApi, kind: K): void {
   const objects = api.server.objects(resourceOf("crd", kind).plural).flatMap((raw) => {

@@ -8,7 +8,7 @@ import { type Block, defaultIpamConfig } from "../../shared/calico/resources.ts"
 import { printLossless } from "../../shared/json/lossless.ts";
 import type { BlockCidr, NodeName, ResourceVersion, Sequence, Uid, UnixMs } from "../../shared/kinds.ts";
 import type { Expectation, Intent, IntentResult } from "../../shared/protocol/stream.ts";
-import { type CommitWorld, commitWorld, type Replica } from "../../test/commit-world.ts";
+import { type CommitWorld, commitWorld, mortal, type Replica } from "../../test/commit-world.ts";
 import type { CommitAnswer } from "./committer.ts";
 
 const cidr = "10.0.0.0/29" as BlockCidr;
@@ -371,4 +371,95 @@ test("given a write that may still come, then an intent that meanwhile may not b
     replica.store.put("config", { ...defaultIpamConfig, ...meta, strictAffinity: true });
   };
   assert.equal(reasonOf(await commit(replica, [reserve(0, "c1")])), "CommitTimeout");
+});
+
+test("given a release whose handle cannot be lowered, then it is not acknowledged, and sent again it heals the handle", async () => {
+  const world = commitWorld([blockObject()]);
+  const [ours, other] = [world.replica(), world.replica()];
+  await commit(ours, [reserve(0, "c1")]);
+  const release: Intent = { ordinal: 0, expect: held(blockIn(world), 0), become: null };
+  const fault = world.api.faults.add({ match: { verb: "delete" }, effect: { kind: "drop", when: "before" } });
+  assert.equal(reasonOf(await commit(ours, [release])), "CommitTimeout");
+  assert.deepEqual(handleCounts(world), { c1: { [cidr]: 1 } });
+  fault.remove();
+  assert.deepEqual(resultsOf(await commit(other, [release])), ["already"]);
+  assert.deepEqual(handleCounts(world), {});
+});
+
+test("given a handle that counts wrongly, when its address is found as wished, then it is put right, either way", async () => {
+  for (const count of [0, 3]) {
+    const handle = {
+      apiVersion: "crd.projectcalico.org/v1",
+      kind: "IPAMHandle",
+      metadata: { name: "c1" },
+      spec: { handleID: "c1", block: { [cidr]: count, "10.9.0.0/29": 3 }, deleted: false },
+    };
+    const world = commitWorld([blockObject(), handle]);
+    const replica = world.replica();
+    await commit(replica, [reserve(0, "c1")], { handles: "off" });
+    assert.deepEqual(resultsOf(await commit(replica, [reserve(0, "c1")])), ["already"]);
+    assert.deepEqual(handleCounts(world), { c1: { [cidr]: 1, "10.9.0.0/29": 3 } }, `${count}`);
+  }
+});
+
+test("given handles that differ in case, then their common object counts both", async () => {
+  const world = commitWorld([blockObject()]);
+  const replica = world.replica();
+  await commit(replica, [reserve(0, "Net.c1"), reserve(1, "net.c1")]);
+  assert.deepEqual(handleCounts(world), { "Net.c1": { [cidr]: 2 } });
+  await commit(replica, [{ ordinal: 0, expect: held(blockIn(world), 0), become: null }]);
+  assert.deepEqual(handleCounts(world), { "Net.c1": { [cidr]: 1 } });
+});
+
+const change = fc.record({ ordinal: fc.nat(5), handle: fc.constantFrom("c1", "c2", "C2", "c3"), toWarm: fc.boolean() });
+const shift = fc.record({
+  changes: fc.uniqueArray(change, { selector: ({ ordinal }) => ordinal, minLength: 1, maxLength: 4 }),
+  /** Servers that die on the way, each after so many requests. */
+  deaths: fc.array(fc.record({ requests: fc.integer({ min: 1, max: 7 }), carriedOut: fc.boolean() }), { maxLength: 3 }),
+  isOld: fc.boolean(),
+});
+
+test("servers that die between any two requests: sent again to another one, a commit ends with handles that are as the block says", async () => {
+  const elsewhere = { "10.9.0.0/29": 3 };
+  const handle = {
+    apiVersion: "crd.projectcalico.org/v1",
+    kind: "IPAMHandle",
+    metadata: { name: "c1" },
+    spec: { handleID: "c1", block: elsewhere, deleted: false },
+  };
+  await fc.assert(
+    fc.asyncProperty(fc.array(shift, { maxLength: 10, size: "max" }), async (shifts) => {
+      const world = commitWorld([blockObject(), handle]);
+      // A server whose watches bring nothing: all it knows beyond the start are the answers to its own requests.
+      const old = world.replica();
+      for (const { changes, deaths, isOld } of shifts) {
+        const block = blockIn(world);
+        const intents = changes.map(({ ordinal, handle, toWarm }): Intent => {
+          const expect = held(block, ordinal);
+          const warm = { handle: "cattail-warm-a", attributes: { node: "a" } };
+          const become = expect === null || expect.handle === warm.handle ? pod(handle) : toWarm ? warm : null;
+          return { ordinal, expect, become };
+        });
+        for (const { requests, carriedOut } of deaths) {
+          const api = mortal(world.api, requests, carriedOut);
+          await Promise.race([commit(world.replica(api), intents), api.dead]);
+        }
+        const answer = await commit(isOld ? old : world.replica(), intents);
+        for (const result of resultsOf(answer)) assert.ok(result === "applied" || result === "already", result);
+
+        const expected = new Map<string, number>();
+        const now = blockIn(world);
+        for (const ordinal of now.allocations.keys()) {
+          const name = held(now, ordinal)?.handle.toLowerCase();
+          if (name?.startsWith("c") && !name.startsWith("cattail")) expected.set(name, (expected.get(name) ?? 0) + 1);
+        }
+        const counted = Object.entries(handleCounts(world)).map(([id, counts]) => [id.toLowerCase(), counts]);
+        const wanted: [string, object][] = [...expected].map(([name, count]) => [name, { [cidr]: count }]);
+        const inAll: Record<string, object> = { ...Object.fromEntries(wanted) };
+        inAll.c1 = { ...inAll.c1, ...elsewhere };
+        assert.deepEqual(Object.fromEntries(counted), inAll);
+      }
+    }),
+    { numRuns: 200 },
+  );
 });

@@ -1,15 +1,15 @@
 // Carries out intents: one write per block in flight, whatever arrives meanwhile travels in the next one; compare-and-swap, re-based on
-// conflicts, never taken for failed while its outcome is unknown. Leaves what intents mean to intents.ts, counting handles to handles.ts.
+// conflicts, never taken for failed while its outcome is unknown. Leaves what intents mean to intents.ts, writing handles to handles.ts.
 import { isEmpty } from "../../shared/calico/block.ts";
 import { blockPatch } from "../../shared/calico/codec.ts";
-import { blockName, isWarmHandle } from "../../shared/calico/names.ts";
+import { blockName, handleName } from "../../shared/calico/names.ts";
 import { type Block, type BlockState, defaultIpamConfig } from "../../shared/calico/resources.ts";
 import type { BlockCidr, HandleId, Instant, NodeName, ResourceVersion } from "../../shared/kinds.ts";
 import type { Logger } from "../../shared/log.ts";
 import type { MetricHandles, serverMetrics } from "../../shared/metrics.ts";
 import type { Commit, Intent, IntentResult, Problem } from "../../shared/protocol/stream.ts";
 import { codeOf, type Desk, type Errand, failureIn, isRefusal, isUnknown } from "./desk.ts";
-import { Handles } from "./handles.ts";
+import { countsIn, type Handles, hasObject } from "./handles.ts";
 import { applyIntents, applyToNothing, type Outcome, type Wish } from "./intents.ts";
 import { datastoreLocked, problemOf, tooSlow } from "./problems.ts";
 
@@ -20,15 +20,13 @@ export interface CommitRequest {
   readonly handles: Commit["handles"];
 }
 
-/** `block` null: it is gone. Handles that are to be lowered may still be under way. */
+/** `block` null: it is gone. When done, the handles of the intents are as the block says. */
 export type CommitAnswer =
   | { readonly kind: "done"; readonly results: readonly IntentResult[]; readonly block: Block | null }
   | { readonly kind: "problem"; readonly problem: Problem };
 
 /** How long an agent's request is tried before it is told that nothing is known. */
 const commitLimitMs = 30_000;
-/** Handles are lowered after the answer, by whoever has time. */
-const handleLimitMs = 120_000;
 /** Tries of one write; Calico's number (spec, Appendix B), though ours wait in between. */
 const maxTries = 100;
 /** Intents in one write: the largest block has so many addresses. */
@@ -50,14 +48,14 @@ export class Committer {
   readonly #trailing = new Set<Promise<void>>();
   readonly #idle: (() => void)[] = [];
 
-  constructor(desk: Desk, log: Logger, metrics: MetricHandles<typeof serverMetrics>) {
+  constructor(desk: Desk, handles: Handles, log: Logger, metrics: MetricHandles<typeof serverMetrics>) {
     this.#desk = desk;
-    this.#handles = new Handles(desk);
+    this.#handles = handles;
     this.#log = log;
     this.#metrics = metrics;
   }
 
-  /** Answers when the block is written, or when nothing is to be written, or when it cannot be found out. Never rejects. */
+  /** Answers when block and handles are written, or when nothing is to be written, or when it cannot be found out. Never rejects. */
   commit(request: CommitRequest): Promise<CommitAnswer> {
     return new Promise((answer) => {
       const waiting: Waiting = { request, since: this.#desk.clock.monotonic(), answer };
@@ -73,7 +71,7 @@ export class Committer {
     return waiting;
   }
 
-  /** Resolves when nothing is under way, handles that trail behind included. */
+  /** Resolves when nothing is under way, handles included. */
   idle(): Promise<void> {
     if (this.#lanes.size + this.#trailing.size === 0) return Promise.resolve();
     return new Promise((resolve) => this.#idle.push(resolve));
@@ -86,16 +84,27 @@ export class Committer {
       this.#metrics.commitBatchSize.observe(batch.reduce((sum, { request }) => sum + request.intents.length, 0));
       const write = new Write(this.#desk, this.#handles, this.#log, block, batch);
       const answers = await write.run();
-      batch.forEach((waiting, index) => {
-        const answer = answers[index];
-        if (answer === undefined) return;
-        this.#count(waiting, answer);
-        waiting.answer(answer);
-      });
-      this.#trail(write.lowerHandles());
+      // The next write does not wait for the handles of this one: they are written in turn.
+      const handles = write.bringHandles();
+      for (const [index, waiting] of batch.entries()) {
+        this.#trail(this.#answer(waiting, answers[index], handles[index]));
+      }
     }
     this.#lanes.delete(block);
     this.#tellIdle();
+  }
+
+  async #answer(
+    waiting: Waiting,
+    answer: CommitAnswer | undefined,
+    handles: Promise<Problem | undefined> | undefined,
+  ): Promise<void> {
+    if (answer === undefined) return;
+    // Without its handle it is not done: the agent sends it again.
+    const problem = await handles;
+    const said: CommitAnswer = answer.kind === "done" && problem !== undefined ? { kind: "problem", problem } : answer;
+    this.#count(waiting, said);
+    waiting.answer(said);
   }
 
   #trail(work: Promise<void>): void {
@@ -140,8 +149,6 @@ interface Line extends Wish {
   /** Index of the request in the batch. */
   readonly request: number;
   readonly eager: boolean;
-  /** Its handle's count has been raised. */
-  counted: boolean;
   /** What it came to in a try whose outcome is unknown. */
   perhaps: Outcome | undefined;
   outcome: Outcome | undefined;
@@ -157,6 +164,10 @@ class Write {
   readonly #errand: Errand;
   readonly #lines: Line[];
   readonly #problems = new Map<number, Problem>();
+  /** What the objects of handles, by name, say of this block since they were raised for it. */
+  readonly #raised = new Map<string, number>();
+  /** The block as it is when all is said; undefined: not known. */
+  #truth: Block | null | undefined;
   /** The version of the block on which a try was sent that may have been, or may yet be, carried out. */
   #uncertain: ResourceVersion | undefined;
 
@@ -174,7 +185,6 @@ class Write {
           intent,
           request,
           eager: mode === "eager",
-          counted: false,
           perhaps: undefined,
           outcome: undefined,
         }),
@@ -211,7 +221,7 @@ class Write {
       if (lines.length === 0) return null;
       const { next, outcomes } = this.#plan(base, lines);
       if (base !== undefined && next !== undefined) {
-        if (!(await this.#raiseHandles(lines, outcomes))) continue;
+        if (!(await this.#raiseHandles(lines, outcomes, [base, next]))) continue;
         const attempted = await this.#try(base, next);
         if (typeof attempted === "object") return this.#settle(lines, outcomes, attempted.written);
         if (attempted === "unknown") remember(lines, outcomes);
@@ -274,7 +284,8 @@ class Write {
       // Found as wished after a try of unknown outcome: it was that try.
       line.outcome = outcome?.result === "already" && line.perhaps ? line.perhaps : outcome;
     });
-    return block === undefined || block.deleted ? null : block;
+    this.#truth = block === undefined || block.deleted ? null : block;
+    return this.#truth;
   }
 
   #refuseAll(problem: Problem): null {
@@ -285,15 +296,23 @@ class Write {
   }
 
   /** False: some request cannot have its handle; the others go on without it. */
-  async #raiseHandles(lines: readonly Line[], outcomes: readonly Outcome[]): Promise<boolean> {
-    const due = lines.filter((line, index) => !line.counted && line.eager && raises(line, outcomes[index]));
+  async #raiseHandles(
+    lines: readonly Line[],
+    outcomes: readonly Outcome[],
+    blocks: readonly BlockState[],
+  ): Promise<boolean> {
+    const due = lines.filter((line, index) => line.eager && takes(line, outcomes[index]));
+    const counts = blocks.map(countsIn);
     await Promise.all(
-      [...Map.groupBy(due, handleOfWish)].map(async ([handle, sharing]) => {
+      [...Map.groupBy(due, wishedName)].map(async ([name, sharing]) => {
+        const [first] = sharing;
+        const count = Math.max(...counts.map((perName) => perName.get(name) ?? 0));
+        if (first === undefined || (this.#raised.get(name) ?? 0) >= count) return;
+        const handle = wishedHandle(first);
         try {
-          await this.#handles.add(this.#errand, handle, this.#block, sharing.length);
-          for (const line of sharing) line.counted = true;
+          this.#raised.set(name, await this.#handles.raise(this.#errand, { handle, block: this.#block, count }));
         } catch (error) {
-          // Perhaps counted after all: an orphan count is borne by every reader.
+          // Perhaps written after all: whoever sends the intent again puts it right.
           this.#log.warn("Could not write a handle", { handle, block: this.#block, err: error });
           const problem = problemOf(error, `the write of handle ${handle}`);
           for (const { request } of sharing) this.#problems.set(request, problem);
@@ -303,22 +322,69 @@ class Write {
     return due.every(({ request }) => !this.#problems.has(request));
   }
 
-  /** After the answer: handles that lost an address, and those raised for one that was not obtained. */
-  async lowerHandles(): Promise<void> {
-    const lost = this.#lines.flatMap((line) => losses(line, this.#uncertain !== undefined));
-    const errand = { ...this.#errand, until: (this.#desk.clock.monotonic() + handleLimitMs) as Instant };
-    await Promise.all(
-      [...Map.groupBy(lost, ({ handle }) => handle)].map(async ([handle, losses]) => {
-        const sure = losses.some(({ eager }) => eager);
-        try {
-          await this.#handles.subtract(errand, handle, this.#block, losses.length, sure);
-        } catch (error) {
-          const err = failureIn(error);
-          this.#log.warn("Could not lower the count of a handle", { handle, block: this.#block, err });
-        }
-      }),
-    );
+  /** Per request what has kept one of its handles from being as the block says. */
+  bringHandles(): Promise<Problem | undefined>[] {
+    // A write that may still come: its handles stay raised, and the agent sends it again.
+    const concerns = this.#uncertain === undefined ? this.#concerns() : [];
+    const counts = this.#truth === undefined ? undefined : countsIn(this.#truth);
+    const work = [...Map.groupBy(concerns, ({ handle }) => handleName(handle))].map(([name, sharing]) => ({
+      requests: new Set(sharing.map(({ line }) => line.request)),
+      done: this.#bring(name, sharing, counts),
+    }));
+    return this.#batch.map(async (_, request) => {
+      const problems = await Promise.all(work.filter(({ requests }) => requests.has(request)).map(({ done }) => done));
+      return problems.find((problem) => problem !== undefined);
+    });
   }
+
+  #concerns(): Concern[] {
+    return this.#lines.flatMap((line) => {
+      // What was raised for a line that came to nothing is lowered, whatever it came to.
+      if (this.#truth !== undefined) return concernsOf(line);
+      return this.#raised.has(wishedName(line)) ? [{ line, handle: wishedHandle(line), isSaidToHold: false }] : [];
+    });
+  }
+
+  async #bring(
+    name: string,
+    sharing: readonly Concern[],
+    counts: ReadonlyMap<string, number> | undefined,
+  ): Promise<Problem | undefined> {
+    const [{ handle } = {}] = sharing;
+    const count = counts && (counts.get(name) ?? 0);
+    if (handle === undefined || (count !== undefined && this.#raised.get(name) === count)) return undefined;
+    if (this.#desk.locked) return datastoreLocked;
+    const sure = sharing.some(({ line }) => line.eager);
+    const mayRaise = sharing.some(({ line, isSaidToHold }) => line.eager && isSaidToHold);
+    try {
+      await this.#handles.bring(this.#errand, { handle, block: this.#block, count }, { mayRaise, sure });
+      return undefined;
+    } catch (error) {
+      this.#log.warn("Could not bring a handle in line", { handle, block: this.#block, err: error });
+      return problemOf(error, `the write of handle ${handle}`);
+    }
+  }
+}
+
+/** A handle that a line may have changed, now or when it was sent before. */
+interface Concern {
+  readonly line: Line;
+  readonly handle: HandleId;
+  /** The line came true: the handle is to be raised as well, where it says too little. */
+  readonly isSaidToHold: boolean;
+}
+
+function concernsOf(line: Line): Concern[] {
+  const { intent, outcome } = line;
+  const isTrue = outcome?.result === "applied" || outcome?.result === "already";
+  const gained = intent.become?.handle as HandleId | undefined;
+  const lost = (outcome?.before?.handle ?? intent.expect?.handle) as HandleId | undefined;
+  // Passed on to itself: nothing to count.
+  if (outcome?.result === "applied" && gained === lost) return [];
+  return [gained, lost]
+    .filter((handle) => handle !== undefined)
+    .filter(hasObject)
+    .map((handle) => ({ line, handle, isSaidToHold: isTrue && handle === gained }));
 }
 
 function remember(lines: readonly Line[], outcomes: readonly Outcome[]): void {
@@ -332,22 +398,15 @@ function nodeThatPays(batch: readonly Waiting[]): NodeName {
   return batch[0]?.request.node ?? ("" as NodeName);
 }
 
-function handleOfWish({ intent }: Line): HandleId {
+function wishedHandle({ intent }: Line): HandleId {
   return (intent.become?.handle ?? "") as HandleId;
 }
 
-function raises({ intent }: Line, outcome: Outcome | undefined): boolean {
-  const handle = intent.become?.handle as HandleId | undefined;
-  if (outcome?.result !== "applied" || handle === undefined || isWarmHandle(handle)) return false;
-  return outcome.before?.handle !== handle;
+function wishedName(line: Line): string {
+  return handleName(wishedHandle(line));
 }
 
-function losses(line: Line, uncertain: boolean): { handle: HandleId; eager: boolean }[] {
-  const { outcome, counted, eager } = line;
-  // An unknown write may still come: then the count is right.
-  if (outcome?.result !== "applied") return counted && !uncertain ? [{ handle: handleOfWish(line), eager }] : [];
-  const before = outcome.before?.handle ?? ("" as HandleId);
-  // Raised for a change of hands that a re-based copy no longer needed: too many as well.
-  if (before === handleOfWish(line)) return counted ? [{ handle: before, eager }] : [];
-  return before === "" || isWarmHandle(before) ? [] : [{ handle: before, eager }];
+function takes(line: Line, outcome: Outcome | undefined): boolean {
+  const handle = wishedHandle(line);
+  return outcome?.result === "applied" && hasObject(handle) && outcome.before?.handle !== handle;
 }

@@ -126,6 +126,16 @@ export function ordinalsOfHandle(state: BlockState, handle: HandleId): number[] 
   return ordinalsWhere(state, (index) => matches[index] === true);
 }
 
+/** Allocations without a handle count for the empty one. */
+export function ordinalsPerHandle(state: BlockState): ReadonlyMap<HandleId, number> {
+  const counts = new Map<HandleId, number>();
+  for (const ordinal of state.allocations.keys()) {
+    const handle = holderOf(state, ordinal)?.handle;
+    if (handle !== undefined) counts.set(handle, (counts.get(handle) ?? 0) + 1);
+  }
+  return counts;
+}
+
 export const windowsReservedHandle = "windows-reserved-ipam-handle";
 
 /** May the block be deleted? What Windows reserves does not count, what cools down does (trap 35). */
