@@ -16,8 +16,8 @@ export const usage = `npm start -- [options]
   --nodes N           nodes, each with an agent of its own (1 to 20; default 3)
   --pods N            pods to add and delete in all (1 to 10000; default 60)
   --once              end when all pods are deleted; exit 0 if nothing went wrong
-  --kubeconfig FILE   use this API server instead of the embedded one; it gets Calico's kinds if it lacks them,
-                      and nodes, pods and a pool whose names begin with cattail-demo, which are removed at the end
+  --kubeconfig FILE   use this API server instead of the embedded one; it gets Calico's kinds and the access rules
+                      if it lacks them, and nodes, pods and pools named cattail-demo…, which are removed at the end
   --json              one JSON object per line instead of text
   --help              this text
 `;

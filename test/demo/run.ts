@@ -8,7 +8,7 @@ import { newSandbox, type Runtime, type Sandbox } from "../cluster/runtime.ts";
 import type { DemoOptions } from "./options.ts";
 import type { Report, Totals } from "./report.ts";
 import { type Counts, embedded, fromKubeconfig, type Target } from "./target.ts";
-import { removeTraces } from "./traces.ts";
+import { keepOffPoolsInUse, removeTraces } from "./traces.ts";
 
 /** Sandboxes that a kubelet sets up at the same time, over all nodes. */
 const atATime = 8;
@@ -44,6 +44,7 @@ export async function runDemo(options: DemoOptions, report: Report, signal: Abor
     namespace,
     labels: { "cattail-demo": "yes" },
   };
+  if (!target.isOurs) await keepOffPoolsInUse(setup);
   const undo = async (): Promise<void> => {
     if (!target.isOurs) await removeTraces(setup);
     await target.stop();

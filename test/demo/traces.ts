@@ -1,8 +1,26 @@
-// Removes from somebody's cluster what a demo created there, and nothing else: by name, and blocks by their pool's range.
-import { canonicalCidr, contains } from "../../shared/ip/cidr.ts";
+// Care for somebody's cluster: a demo keeps off ranges that are in use there, and removes what it created, by name and by its pools' ranges.
+import { canonicalCidr, contains, overlaps } from "../../shared/ip/cidr.ts";
+import type { CidrText } from "../../shared/kinds.ts";
+import type { Manifest } from "../cluster/api.ts";
 import type { ClusterOptions } from "../cluster/cluster.ts";
 
 const crd = "/apis/crd.projectcalico.org/v1";
+
+/** Two pools of one range would give every address twice. */
+export async function keepOffPoolsInUse({ api, pools }: Pick<ClusterOptions, "api" | "pools">): Promise<void> {
+  const answer = await api.admin.call("GET", `${crd}/ippools`);
+  if (answer.status === 404) return; // Calico's kinds are not there yet
+  const { items } = answer.body as { items: { metadata: { name: string }; spec: { cidr: string } }[] };
+  for (const ours of pools) {
+    const range = rangeOf(ours);
+    const taken = items.find(({ spec }) => overlaps(range, rangeOf({ spec })));
+    if (!taken) continue;
+    const { name } = taken.metadata;
+    throw new Error(
+      `IPPool ${name} (${taken.spec.cidr}) of this cluster overlaps the demo's ${range}: use a cluster without it`,
+    );
+  }
+}
 
 export async function removeTraces({
   api,
@@ -15,9 +33,7 @@ export async function removeTraces({
     await remove(`/api/v1/namespaces/cattail-system/pods/cattail-agent-${node}?gracePeriodSeconds=0`);
     await remove(`/api/v1/nodes/${node}`);
   }
-  const ranges = pools
-    .map((pool) => canonicalCidr((pool.spec as { cidr: string }).cidr))
-    .filter((range) => range !== undefined);
+  const ranges = pools.map(rangeOf);
   for (const plural of ["blockaffinities", "ipamblocks"]) {
     const { items } = (await admin.must("GET", `${crd}/${plural}`)) as {
       items: { metadata: { name: string }; spec: { cidr: string } }[];
@@ -30,4 +46,11 @@ export async function removeTraces({
   }
   for (const pool of pools) await remove(`${crd}/ippools/${pool.metadata.name}`);
   await remove("/api/v1/namespaces/cattail-demo");
+}
+
+function rangeOf(pool: Manifest | { readonly spec: unknown }): CidrText {
+  const { cidr } = pool.spec as { cidr: string };
+  const range = canonicalCidr(cidr);
+  if (range === undefined) throw new Error(`an IPPool has the range ${JSON.stringify(cidr)}, which is no CIDR`);
+  return range;
 }
