@@ -457,4 +457,17 @@ export const serverMetrics = {
     help: "Agents' requests that wait for a write of the same block, or for a place among the writes under way",
     stability: "stable",
   },
+  reaped: {
+    name: "cattail_server_reaped_total",
+    type: "counter",
+    labels: { kind: ["warm", "claim", "handle"] },
+    help: "Leftovers removed: addresses of vanished nodes, half-made claims of blocks, handles without an address",
+    stability: "stable",
+  },
+  eventsDropped: {
+    name: "cattail_server_events_dropped_total",
+    type: "counter",
+    help: "Kubernetes Events not raised, because there were too many or the API server did not take them",
+    stability: "stable",
+  },
 } as const satisfies MetricDefinitions;

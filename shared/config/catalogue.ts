@@ -102,6 +102,36 @@ const server = {
       help: "Most writes under way to the API server at a time; 0 adapts to what it can bear",
     },
   },
+  namespace: {
+    kind: "string",
+    default: "cattail-system",
+    help: "Namespace of the server's own objects, such as the Lease by which one server is chosen to clean up",
+  },
+  offlineLimit: {
+    kind: "duration",
+    default: "45m",
+    // Must be well above the time that two servers may see the same Node differently (server/reaper/limits.ts).
+    min: "5m",
+    max: "24h",
+    reloadable: true,
+    help: "How long an agent that hears of no server hands out addresses; a vanished node's are freed after reaper.after",
+  },
+  reaper: {
+    after: {
+      kind: "duration",
+      min: "10m",
+      max: "48h",
+      reloadable: true,
+      help: "How long a Node must be missing before its warm addresses are freed; twice offlineLimit, and never less, if not set",
+    },
+  },
+  events: {
+    enabled: {
+      kind: "boolean",
+      default: "true",
+      help: "Raises Kubernetes Events about what somebody can act on",
+    },
+  },
   log,
 } as const satisfies OptionTable;
 
