@@ -68,7 +68,8 @@ function compare(turn: Turn, block: Block, holding: Holding): void {
       return lose(turn, holding, holder ? "taken" : "released", block);
     case "leaving":
       if (block.sequenceNumber <= state.sequence) return;
-      if (!ours) return letGo(turn, holding); // whatever is under way expects what will never be again
+      // Whatever is under way expects what will never be again. Where handles are written, its handle is settled by the answer alone.
+      if (!ours) return turn.ledger.handles === "eager" ? undefined : letGo(turn, holding);
       if (ours.sequence !== state.sequence) setState(turn, holding, { kind: "leaving", sequence: ours.sequence });
       return;
     case "lost":
