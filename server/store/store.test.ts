@@ -296,7 +296,7 @@ test("a view is current while its watch speaks, ages when it falls silent and fr
   clock.now = 80_000;
   assert.equal(age(), 80_000);
   store.bookmark("node", version(7));
-  assert.deepEqual(store.freshness("node"), { version: "7", ageMs: 0, synced: true });
+  assert.deepEqual(store.freshness("node"), { version: "7", ageMs: 0, synced: true, wholeSince: 0 });
   clock.now = 90_000;
   store.closed("node", 90_000 as Instant);
   clock.now = 92_000;

@@ -47,6 +47,8 @@ export interface Freshness {
   /** How long our view may have been behind: 0 while a watch is open and speaks as often as a healthy one does. */
   readonly ageMs: number;
   readonly synced: boolean;
+  /** Since when every change has been seen: the last list. What came and went before it was not. */
+  readonly wholeSince: Instant;
 }
 
 /** A healthy watch carries a bookmark about once a minute (kube-watch 4); silence up to this is no sign of anything. */
@@ -65,6 +67,7 @@ interface Table<K extends Kind> {
   synced: boolean;
   open: boolean;
   heardAt: Instant;
+  listedAt: Instant;
 }
 
 export class Store {
@@ -184,7 +187,8 @@ export class Store {
 
     table.version = version;
     table.synced = true;
-    table.heardAt = this.#clock.monotonic();
+    table.listedAt = this.#clock.monotonic();
+    table.heardAt = table.listedAt;
     this.#tell([...gone, ...rest]);
   }
 
@@ -254,9 +258,9 @@ export class Store {
   }
 
   freshness(kind: Kind): Freshness {
-    const { version, open, heardAt, synced } = this.#table(kind);
+    const { version, open, heardAt, synced, listedAt: wholeSince } = this.#table(kind);
     const silenceMs = this.#clock.monotonic() - heardAt;
-    return { version, ageMs: open && silenceMs <= quietLimitMs ? 0 : silenceMs, synced };
+    return { version, ageMs: open && silenceMs <= quietLimitMs ? 0 : silenceMs, synced, wholeSince };
   }
 
   /** Every kind has been listed once. */
@@ -382,6 +386,7 @@ function emptyTable<K extends Kind>(now: Instant): Table<K> {
     synced: false,
     open: false,
     heardAt: now,
+    listedAt: now,
   };
 }
 
