@@ -41,10 +41,15 @@ export class Limits {
     this.said({ grantMs, owedMs }, now);
   }
 
-  /** These terms, of this server, are what the others read from now on. */
-  said({ grantMs }: Terms, now: Instant): void {
+  /** These terms of this server are being written: others may have read them before it is known that they were. */
+  offers({ grantMs }: Terms, now: Instant): void {
     this.#granted.set(grantMs, now);
-    this.#word = { grantMs, at: now };
+  }
+
+  /** They are what the others read from now on. */
+  said(terms: Terms, now: Instant): void {
+    this.offers(terms, now);
+    this.#word = { grantMs: terms.grantMs, at: now };
   }
 
   /** What the leader is to say. */
