@@ -51,7 +51,6 @@ export async function exchange(files: Files, { target, mode, fill, keepsOriginal
 
 export async function restoreBackup(files: Files, target: string): Promise<void> {
   await files.rename(backupOf(target), target);
-  await files.remove(backupOf(target)); // as above
   await files.syncFolder(dirname(target));
 }
 

@@ -62,7 +62,6 @@ export function startInstaller(options: InstallOptions, parts: InstallParts): In
 
   async function lookAtAll(): Promise<void> {
     for (const item of items) {
-      if (isClosed) return;
       keepWatching(item.path);
       try {
         await putRight(item);
@@ -105,8 +104,8 @@ export function startInstaller(options: InstallOptions, parts: InstallParts): In
     async stop() {
       isClosed = true;
       cancel();
-      for (const watcher of watchers.values()) watcher.close();
       await running;
+      for (const watcher of watchers.values()) watcher.close();
     },
   };
 }

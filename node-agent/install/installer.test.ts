@@ -20,7 +20,7 @@ import { systemClock } from "../../shared/process/world.ts";
 import type { Clock } from "../../shared/world.ts";
 import { manualClock } from "../../test/manual-world.ts";
 import { type Files, realFiles } from "./exchange-shell.ts";
-import { type Installer, lookEveryMs, restoreOriginal, startInstaller } from "./installer-shell.ts";
+import { type Installer, lookEveryMs, restoreOriginal, settleMs, startInstaller } from "./installer-shell.ts";
 import type { InstallOptions } from "./items-shell.ts";
 
 const ours = `new release, ${executableMark}, and more`;
@@ -116,6 +116,7 @@ test("given an agent that is not ready, then nothing is touched, and nothing is 
   await installer.stop();
   resolve();
   await ready;
+  await installer.stop();
   assert.deepEqual(host.contents(), { calico: "a neighbour", [name]: "calico's" });
 });
 
@@ -131,7 +132,13 @@ test("given Calico's executable, then it is kept whole beside ours, its mode inc
 });
 
 test("given ours, in whatever state, when another release starts, then it is replaced and the backup stays Calico's", async (t) => {
-  const states: Readonly<Record<string, string>> = { older: oursBefore, "cut off": ours.slice(0, 8), empty: "" };
+  const acrossReads = `${"x".repeat((1 << 20) - 20)}${oursBefore}`;
+  const states: Readonly<Record<string, string>> = {
+    older: oursBefore,
+    "older and large": acrossReads,
+    "cut off": ours.slice(0, 8),
+    empty: "",
+  };
   for (const [state, content] of Object.entries(states)) {
     const host = new Host(t);
     host.put(backup, "calico's");
@@ -151,12 +158,24 @@ test("given ours without the right to be executed, then it gets it back", async 
   assert.deepEqual(Object.keys(host.contents()), ["calico", name]);
 });
 
+/** Whoever waits for a settled change waits no longer; the regular look never comes. `quiet` resolves when only that is waited for. */
+function watchfulClock(): { readonly clock: Clock; readonly quiet: Promise<void> } {
+  const { promise: quiet, resolve } = Promise.withResolvers<void>();
+  const after: Clock["after"] = (delayMs, wake) => {
+    if (delayMs === settleMs) return systemClock.after(0, wake);
+    resolve();
+    return () => {};
+  };
+  return { clock: { ...systemClock, after }, quiet };
+}
+
 test("given ours, when Calico's installer overwrites it, then ours is back after the watch's word, and the newer original is the backup", async (t) => {
   const host = new Host(t);
   host.put(name, "calico's");
-  const installer = host.start(realFiles, systemClock);
+  const { clock, quiet } = watchfulClock();
+  const installer = host.start(realFiles, clock);
   t.after(() => installer.stop());
-  await host.said("Installed a file on the host");
+  await quiet;
   host.put(name, "calico's next");
   await host.said("Put a file on the host back");
   assert.deepEqual(host.contents(), { calico: "a neighbour", [name]: ours, [backup]: "calico's next" });
@@ -333,6 +352,8 @@ test("given a configuration to patch, then it keeps its mode, a backup lies besi
   assert.equal(statSync(path).ino, ino, "written again without need");
   await restoreOriginal(host.options, host.logger);
   assert.deepEqual(host.contents(), { calico: "a neighbour", "10-calico.conflist": spaced });
+  const given = host.lines.filter(({ msg }) => msg === "Gave a file on the host back").map(({ path }) => path);
+  assert.deepEqual(given, [path, host.options.target], "the configuration goes before what it names");
 });
 
 test("given a patched configuration that its operator has changed since, then only our part is taken out of it", async (t) => {

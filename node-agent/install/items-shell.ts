@@ -68,8 +68,6 @@ function conflistItem({ target, places }: InstallOptions, path: string, files: F
     },
     put: async (keepsOriginal) => write(patch(path, (await textOf(path)) ?? "", ours), keepsOriginal),
     async restore(wayBack) {
-      // Without a backup it was its operator who wrote it so.
-      if (wayBack === "remove-ours") return;
       if (wayBack === "restore-backup") {
         const [now, original] = [(await textOf(path)) ?? "", (await textOf(backupOf(path))) ?? ""];
         if (now === patch(path, original, ours)) return restoreBackup(files, path);
@@ -79,6 +77,7 @@ function conflistItem({ target, places }: InstallOptions, path: string, files: F
           false,
         );
       }
+      // Without a backup it was its operator who wrote it so: it stays.
       await files.remove(backupOf(path));
       await files.syncFolder(dirname(path));
     },

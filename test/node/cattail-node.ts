@@ -82,8 +82,10 @@ export class CattailNode {
     return (await readdir(this.agent.spool)).filter((name) => name.endsWith(".json"));
   }
 
+  /** By attachments; addresses that wait for one are nobody's yet. */
   async #owned(): Promise<string[]> {
-    return [...(await allocations(this.api.admin)).owners.keys()].sort();
+    const { owners } = await allocations(this.api.admin);
+    return [...owners].flatMap(([address, handle]) => (handle.startsWith(`${network}.`) ? [address] : [])).sort();
   }
 
   stop(): Promise<void> {
