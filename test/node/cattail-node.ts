@@ -62,6 +62,14 @@ export class CattailNode {
     return new CattailNode(api, machine, pods, cluster.agent(nodeName), parts.move());
   }
 
+  /** kubelet and containerd end without a word and come back; containers live on. */
+  async restartRuntime(): Promise<void> {
+    await this.machine.killKubelet();
+    await this.machine.killContainerd();
+    await this.machine.startContainerd();
+    await this.machine.startKubelet(this.api, nodeName);
+  }
+
   createPods(names: readonly string[]): Promise<void> {
     return this.pods.create(nodeName, names);
   }
@@ -71,6 +79,12 @@ export class CattailNode {
     const addresses = pods.flatMap(addressesOf);
     assert.equal(new Set(addresses).size, addresses.length, "an address is held twice");
     assert.deepEqual(await this.#owned(), addresses.sort());
+  }
+
+  /** The same, once what a runtime had begun and given up has been taken back. */
+  async eventuallyAddressed(pods: readonly Pod[]): Promise<void> {
+    await until("only running pods have addresses", async () => (await this.#owned()).length === pods.length, 90_000);
+    await this.assertAddressed(pods);
   }
 
   /** What is written after the answer to a DEL has until then to arrive. */

@@ -68,6 +68,22 @@ test("given no agent, when pods are deleted, then they are gone, and their addre
   await node.pods.gone(["next"]);
 });
 
+test("given pods that start, when kubelet and containerd are killed, then all run in the end and each address has one holder", async () => {
+  const [before, meanwhile] = [podNames(10, "before"), podNames(20, "meanwhile")];
+  await node.createPods(before);
+  const addressed = (await node.pods.running(before)).flatMap(addressesOf);
+  await node.createPods(meanwhile);
+  await node.pods.running(meanwhile.slice(0, 1));
+  await node.restartRuntime();
+  const running = await node.pods.running([...before, ...meanwhile]);
+  assert.deepEqual(running.slice(0, before.length).flatMap(addressesOf), addressed);
+  await node.eventuallyAddressed(running);
+  await assertPing(node.machine, running);
+  await node.pods.delete([...before, ...meanwhile]);
+  await node.pods.gone([...before, ...meanwhile]);
+  await node.allReturned();
+});
+
 test("given a container that is no pod's, then it is served as well, and its address returns", async () => {
   const said = await node.machine.runContainer("alone", ["ip", "-4", "-o", "addr", "show", "eth0"]);
   assert.match(said, / 10\.90\.\d+\.\d+\/20 /);
