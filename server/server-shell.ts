@@ -13,6 +13,8 @@ import { Committer } from "./commit/committer.ts";
 import { Desk } from "./commit/desk.ts";
 import { FairLimiter } from "./commit/fair-limiter.ts";
 import { Handles } from "./commit/handles.ts";
+import { Elector } from "./reaper/elector.ts";
+import { Limits } from "./reaper/limits.ts";
 import { Store } from "./store/store.ts";
 import { Hub } from "./stream/hub-shell.ts";
 import { tokenVerifier, type Verifier } from "./stream/identity.ts";
@@ -22,6 +24,7 @@ import { createApi } from "./upstream/client-shell.ts";
 import { type Connection, connectByKubeconfig, connectInCluster } from "./upstream/connection-shell.ts";
 import { discoverGroup } from "./upstream/discovery.ts";
 import { Http } from "./upstream/http-shell.ts";
+import { NodeReader } from "./upstream/node-reader.ts";
 import { requestCounter, startUpstream, type Upstream } from "./upstream/upstream-shell.ts";
 import { statusPages } from "./web/pages-shell.ts";
 
@@ -49,6 +52,7 @@ interface Core {
   readonly committer: Committer;
   readonly claims: Claims;
   readonly hub: Hub;
+  readonly elector: Elector;
 }
 
 /** Runs at once; what it still waits for is told by its checks of readiness. */
@@ -62,8 +66,11 @@ export async function startServer(frame: Frame<"server">, given?: Connection): P
   const api = createApi(http);
   const store = new Store(clock, (err) => logger.error("A listener of the store failed", { reason: "Internal", err }));
   const limiter = new FairLimiter(inFlightLimit(config), clock);
+  const limits = new Limits(config.offlineLimitMs, config.reaper.afterMs);
   frame.onReload(() => {
+    const { offlineLimitMs, reaper } = frame.config();
     limiter.limit = inFlightLimit(frame.config());
+    limits.configure(offlineLimitMs, reaper.afterMs);
   });
   const verifier = tokenVerifier(api, clock, {
     audience: config.auth.audience,
@@ -82,7 +89,14 @@ export async function startServer(frame: Frame<"server">, given?: Connection): P
     const committer = new Committer(desk, new Handles(desk), log, metrics);
     const claims = new Claims(desk, random, log, metrics);
     const { version } = frame.version;
+    const nodes = new NodeReader(api, store, clock);
+    const { namespace } = config;
+    const onForbidden = (): void => {};
+    const elector = new Elector({ api, clock, random, logger, namespace, replica, limits, onForbidden });
+    elector.start();
     const hub = new Hub({
+      grantMs: () => limits.grant(clock.monotonic()),
+      refresh: (node) => nodes.refresh(node),
       store,
       committer,
       claims,
@@ -95,7 +109,7 @@ export async function startServer(frame: Frame<"server">, given?: Connection): P
       version,
       heartbeatMs,
     });
-    core = { group, upstream, committer, claims, hub };
+    core = { group, upstream, committer, claims, hub, elector };
   });
 
   const certificate =
@@ -156,6 +170,7 @@ export async function startServer(frame: Frame<"server">, given?: Connection): P
       await core?.hub.drain();
       await listener.close();
       await within(lastWritesMs, idle(), frame);
+      await core?.elector.stop();
       await core?.upstream.stop();
       http.stop();
       await discovery;

@@ -42,8 +42,8 @@ export function directApi(clock: Clock, random: Random, group: ApiGroup = "crd")
   const call = async (method: string, path: string, body?: unknown): Promise<unknown> => {
     const request = {
       method,
-      path,
-      query: new Map<string, string>(),
+      path: path.split("?")[0] ?? "",
+      query: new Map(new URLSearchParams(path.split("?")[1] ?? "")),
       accept: "application/json",
       contentType: method === "PATCH" ? "application/merge-patch+json" : "application/json",
       userAgent: "test",

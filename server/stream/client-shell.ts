@@ -27,6 +27,7 @@ import type { Audience } from "./audience.ts";
 import { frameOf, type ObjectFrames } from "./frames-shell.ts";
 import { admit, closeCodes } from "./hello.ts";
 import type { Identity } from "./identity.ts";
+import { ignoreFailure, type LeaseParts, Tenancy } from "./lease.ts";
 import { Session } from "./session.ts";
 
 /** Beyond this much in the socket nothing is added: what changes meanwhile is sent once, as it is then. */
@@ -49,7 +50,8 @@ export interface ClientParts {
   readonly logger: Logger;
   readonly lineage: () => string;
   readonly welcome: () => Extract<ServerMessage, { type: "welcome" }>;
-  readonly beat: (echo: number | undefined) => ServerMessage;
+  readonly lease: LeaseParts;
+  readonly beat: (echo?: number, tenancy?: Tenancy) => ServerMessage;
   readonly sent: (type: SentType, bytes: number) => void;
   /** Something is to be flushed: soon, together with the others. */
   readonly due: (client: Client) => void;
@@ -71,7 +73,10 @@ export class Client {
   readonly #ws: WebSocket;
   readonly #socket: Duplex;
   #session: Session | undefined;
+  #tenancy: Tenancy | undefined;
   #outstanding = 0;
+  /** The last ping that was answered, while this server still looks whether it may renew the lease. */
+  #undecidedEcho: number | undefined;
   /** The last ping that came while the socket was full. */
   #owedEcho: number | undefined;
   #closing: CloseReason | undefined;
@@ -146,6 +151,12 @@ export class Client {
     this.#ws.ping();
   }
 
+  /** Its Node has come or gone: it learns that at once. */
+  tellStanding(): void {
+    if (this.isAdmitted && this.#tenancy !== undefined)
+      this.#send("heartbeat", this.#parts.beat(undefined, this.#tenancy));
+  }
+
   /** Tells it when to come back, answers what it has asked already, and closes. */
   bye(why: CloseReason, code: number, reason: string, retryAfterMs: number): void {
     if (this.isClosing) return;
@@ -187,7 +198,25 @@ export class Client {
   #echo(sent: number): void {
     const isFull = this.#socket.writableLength >= softLimitBytes;
     this.#owedEcho = isFull ? sent : undefined;
-    if (!isFull) this.#send("heartbeat", this.#parts.beat(sent));
+    if (isFull) return;
+    this.#send("heartbeat", this.#parts.beat(sent, this.#tenancy));
+    if (this.#tenancy?.isUndecided) void this.#decide(this.#tenancy, sent);
+  }
+
+  /** Looks whether the Node is there, and answers the last ping once more, now that it is known what it is worth. */
+  async #decide(tenancy: Tenancy, sent: number): Promise<void> {
+    const isUnderWay = this.#undecidedEcho !== undefined;
+    this.#undecidedEcho = sent;
+    if (isUnderWay) return;
+    try {
+      await tenancy.check();
+      this.#send("heartbeat", this.#parts.beat(this.#undecidedEcho, tenancy));
+    } catch (error) {
+      // The next ping asks again.
+      ignoreFailure(error);
+      this.#parts.logger.warn("Could not look whether a Node exists", { node: tenancy.node, err: error });
+    }
+    this.#undecidedEcho = undefined;
   }
 
   #heard(): void {
@@ -249,8 +278,12 @@ export class Client {
     this.version = hello.version;
     this.#send("snapshot", welcome());
     if (admission.reset !== undefined) this.#send("snapshot", { type: "reset", reason: admission.reset });
+    const { scope } = admission;
+    if (scope.kind === "node") {
+      this.#tenancy = new Tenancy(this.#parts.lease, scope.node, this.identity, hello.leaseExpired ?? false);
+    }
     const have = admission.reset === undefined ? hello.have : [];
-    this.#session = new Session(admission.scope, audience, store, have, () => this.#fallBehind());
+    this.#session = new Session(scope, audience, store, have, () => this.#fallBehind());
     audience.join(this.#session);
     this.#parts.admitted(this);
     this.#fallBehind();

@@ -10,14 +10,15 @@ import { type ServerMessage, streamedKinds, streamProtocol } from "../../shared/
 import type { Clock, Random } from "../../shared/world.ts";
 import type { Claims } from "../commit/claims.ts";
 import type { Committer } from "../commit/committer.ts";
-import type { Store } from "../store/store.ts";
+import type { Change, Store } from "../store/store.ts";
 import { Audience } from "./audience.ts";
 import { Client, type ClientParts, type CloseReason } from "./client-shell.ts";
 import { frameOf, ObjectFrames } from "./frames-shell.ts";
 import { closeCodes } from "./hello.ts";
 import type { Identity } from "./identity.ts";
+import { type LeaseParts, strangerReason, type Tenancy } from "./lease.ts";
 
-export interface HubParts {
+export interface HubParts extends Omit<LeaseParts, "store"> {
   readonly store: Store;
   readonly committer: Committer;
   readonly claims: Claims;
@@ -81,7 +82,10 @@ export class Hub {
     this.#audience = new Audience(parts.store);
     this.#epoch = parts.store.epoch;
     this.#tickDueAt = parts.clock.monotonic();
-    this.#unlisten = parts.store.listen((change) => this.#audience.tell(change));
+    this.#unlisten = parts.store.listen((change) => {
+      this.#audience.tell(change);
+      if (change.kind === "node") this.#tellNode(change);
+    });
     this.#clientParts = this.#partsForClients();
     this.#scheduleTick();
   }
@@ -90,6 +94,11 @@ export class Hub {
   get lineage(): string | undefined {
     const system = this.#parts.store.get("namespace", "kube-system");
     return system === undefined ? undefined : `${system.uid}.${this.#parts.store.epoch}`;
+  }
+
+  /** Why this identity cannot be let in; rejects when that cannot be found out. */
+  refusalOf(identity: Identity): Promise<string | undefined> {
+    return strangerReason(this.#parts, identity);
   }
 
   accept(ws: WebSocket, socket: Duplex, identity: Identity): void {
@@ -164,9 +173,20 @@ export class Hub {
     client.bye("drain", closeCodes.goingAway, "this server stops", this.#parts.random.below(500));
   }
 
+  /** Of a Node made anew under the same name this agent has no token: it comes back with the next one the kubelet gives it. */
+  #tellNode({ name, before, after }: Change<"node">): void {
+    const client = this.#byNode.get(name as NodeName);
+    if (client === undefined || (before !== undefined && after !== undefined)) return;
+    const { nodeUid } = client.identity;
+    const isAnother = after !== undefined && nodeUid !== undefined && after.uid !== nodeUid;
+    client.tellStanding();
+    if (isAnother) client.bye("auth", closeCodes.credentials, "the Node of this name is another one now", 1_000);
+  }
+
   #partsForClients(): ClientParts {
     const { store, committer, claims, clock, logger, metrics } = this.#parts;
     return {
+      lease: this.#parts,
       store,
       committer,
       claims,
@@ -176,7 +196,7 @@ export class Hub {
       frames: this.#frames,
       lineage: () => this.lineage ?? "",
       welcome: () => this.#welcome(),
-      beat: (echo: number | undefined) => this.#beat(echo),
+      beat: (echo, tenancy) => this.#beat(echo, tenancy),
       sent: (type: "snapshot" | "update" | "ack" | "heartbeat", bytes: number) =>
         metrics.streamSentBytes.inc({ type }, bytes),
       due: (client: Client) => this.#flushSoon(client),
@@ -238,7 +258,7 @@ export class Hub {
     const now = clock.monotonic();
     // Our own event loop stood still: whoever was not heard meanwhile gets another round.
     const stoodStill = now - this.#tickDueAt > heartbeatMs;
-    const frame = frameOf(this.#beat(undefined));
+    const frame = frameOf(this.#beat());
     for (const client of this.#portions[this.#turn++ % portions] ?? []) {
       const { expiresAt } = client.identity;
       if (!stoodStill && now - client.heardAt > silentIntervals * heartbeatMs) client.terminate("timeout");
@@ -269,12 +289,21 @@ export class Hub {
     };
   }
 
-  #beat(echo: number | undefined): ServerMessage {
+  #beat(echo?: number, tenancy?: Tenancy): ServerMessage {
     const freshness: Record<string, { version: string; ageMs: number }> = {};
     for (const kind of streamedKinds) {
       const { version, ageMs } = this.#parts.store.freshness(kind);
       freshness[kind] = { version, ageMs: Math.round(ageMs) };
     }
-    return { type: "beat", ...(echo !== undefined && { echo }), freshness };
+    const node = tenancy?.standing();
+    // It runs from a ping: without one there is no lease to renew.
+    const limitMs = echo === undefined ? undefined : tenancy?.renewal();
+    return {
+      type: "beat",
+      ...(echo !== undefined && { echo }),
+      freshness,
+      ...(limitMs !== undefined && { lease: { limitMs } }),
+      ...(node !== undefined && { node }),
+    };
   }
 }

@@ -75,7 +75,8 @@ async function world(t: TestContext, { host = "127.0.0.1", certificate }: Port =
   const committer = {
     commit: (request: CommitRequest) => new Promise<CommitAnswer>((answer) => commits.push({ request, answer })),
   } as Committer;
-  const parts = { store, committer, claims: {} as Claims, clock, random, logger, metrics, heartbeatMs };
+  const lease = { grantMs: () => 60_000, refresh: async () => {} };
+  const parts = { store, committer, claims: {} as Claims, clock, random, logger, metrics, heartbeatMs, ...lease };
   const hub = new Hub({ ...parts, group: "crd", replica: "r", version: "1" });
   const verifier = { verify: async (token: string) => verdictOn(token, clock.wall()) };
   const listener = await listenStream({

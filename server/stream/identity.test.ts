@@ -13,6 +13,7 @@ interface Told {
   readonly authenticated?: boolean;
   readonly username?: string;
   readonly node?: string | null;
+  readonly nodeUid?: string;
   readonly audiences?: readonly string[];
 }
 
@@ -25,7 +26,11 @@ function world(told: Told = {}) {
       asked.push([path, body]);
       if (answers.failure !== undefined) throw new Failure(answers.failure, "no answer");
       const { authenticated = true, username = agent, node = "node-a", audiences = ["cattail-server"] } = answers.now;
-      const extra = node === null ? {} : { "authentication.kubernetes.io/node-name": [node] };
+      const { nodeUid } = answers.now;
+      const extra = {
+        ...(node !== null && { "authentication.kubernetes.io/node-name": [node] }),
+        ...(nodeUid !== undefined && { "authentication.kubernetes.io/node-uid": [nodeUid] }),
+      };
       return { kind: "TokenReview", status: { authenticated, audiences, user: { username, extra } } };
     },
   } as unknown as Api;
@@ -48,6 +53,12 @@ test("given a token of the agent's account bound to a node, then it is that node
   const spec = { token: mine, audiences: ["cattail-server"] };
   const review = { apiVersion: "authentication.k8s.io/v1", kind: "TokenReview", spec };
   assert.deepEqual(asked, [["/apis/authentication.k8s.io/v1/tokenreviews", review]]);
+});
+
+test("given a token that tells which Node of this name it is of, then the identity does too", async () => {
+  const verdict = await world({ nodeUid: "uid-1" }).verifier.verify(token());
+  assert.ok(verdict.kind === "known");
+  assert.equal(verdict.identity.nodeUid, "uid-1");
 });
 
 test("given an observer's account, then it has no node", async () => {

@@ -4,7 +4,7 @@ import { sha256 } from "@noble/hashes/sha2.js";
 import { bytesToHex, utf8ToBytes } from "@noble/hashes/utils.js";
 import { LRUCache } from "lru-cache";
 import * as v from "valibot";
-import { Failure, type NodeName, type UnixMs } from "../../shared/kinds.ts";
+import { Failure, type NodeName, type Uid, type UnixMs } from "../../shared/kinds.ts";
 import type { Clock } from "../../shared/world.ts";
 import type { Api } from "../upstream/api.ts";
 
@@ -13,6 +13,8 @@ export interface Identity {
   readonly user: string;
   /** The node whose agent it is; undefined: it is an observer. */
   readonly node: NodeName | undefined;
+  /** Of the Node for which the token was made; undefined: the API server is too old to say. */
+  readonly nodeUid?: Uid | undefined;
   /** The stream ends with the token. */
   readonly expiresAt: UnixMs | undefined;
 }
@@ -47,6 +49,7 @@ interface Entry {
 
 const reviewPath = "/apis/authentication.k8s.io/v1/tokenreviews";
 const nodeNameKey = "authentication.kubernetes.io/node-name";
+const nodeUidKey = "authentication.kubernetes.io/node-uid";
 
 const reviewed = v.object({
   status: v.object({
@@ -139,7 +142,11 @@ function judge(answer: unknown, token: string, rules: IdentityRules): Verdict {
       "the token names no node: it must be a pod's own, from a projected volume, and the API server 1.30 or newer (ServiceAccountTokenPodNodeInfo)",
     );
   }
-  return { kind: "known", identity: { ...identity, node: node as NodeName } };
+  const [nodeUid] = (user.extra?.[nodeUidKey] ?? []) as Uid[];
+  return {
+    kind: "known",
+    identity: { ...identity, node: node as NodeName, ...(nodeUid !== undefined && { nodeUid }) },
+  };
 }
 
 function refused(status: 401 | 403, message: string): Verdict {

@@ -119,7 +119,11 @@ async function judge(request: IncomingMessage, parts: ListenerParts, handshakes:
   if (token === undefined) return refused(401, "a ServiceAccount token is needed, as a bearer token", "auth");
   try {
     const verdict = await door.verifier.verify(token);
-    if (verdict.kind === "known") return { kind: "admitted", door, identity: verdict.identity };
+    if (verdict.kind === "known") {
+      const reason = await door.hub.refusalOf(verdict.identity);
+      if (reason !== undefined) return refused(403, reason, "identity");
+      return { kind: "admitted", door, identity: verdict.identity };
+    }
     return refused(verdict.status, verdict.message, verdict.status === 401 ? "auth" : "identity");
   } catch (error) {
     if (!(error instanceof Failure)) throw error;

@@ -5,7 +5,7 @@ import { Failure, type FailureCode } from "../../shared/kinds.ts";
 
 /** Bodies are parsed losslessly (shared/json): 64-bit integers arrive as bigint. */
 export interface Api {
-  get(path: string): Promise<unknown>;
+  get(path: string, accept?: string): Promise<unknown>;
   create(path: string, body: unknown): Promise<unknown>;
   /** JSON merge patch with metadata.resourceVersion in it: compare-and-swap. Never retried here. */
   patch(path: string, mergePatch: unknown): Promise<unknown>;

@@ -23,7 +23,8 @@ export function createApi(http: Http): Api {
   const write = (method: string, path: string, body: unknown, contentType = "application/json"): Promise<unknown> =>
     send({ method, path, contentType, body: printLossless(body), deadlineMs: writeDeadlineMs });
   return {
-    get: (path) => send({ method: "GET", path, deadlineMs: readDeadlineMs }),
+    get: (path, accept) =>
+      send({ method: "GET", path, deadlineMs: readDeadlineMs, ...(accept !== undefined && { accept }) }),
     create: (path, body) => write("POST", path, body),
     patch: (path, mergePatch) => write("PATCH", path, mergePatch, "application/merge-patch+json"),
     remove: async (path, preconditions) => {

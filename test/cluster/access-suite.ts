@@ -29,6 +29,16 @@ export function accessTests(start: () => Promise<TestApi>): void {
     }
   });
 
+  test("given the chart's role, then of Leases the server has only its own, which it cannot delete", async () => {
+    const { namespace } = serverAccount;
+    const leases = "leases.coordination.k8s.io";
+    const own = { namespace, name: "cattail-reaper" };
+    assert.deepEqual(await allowedVerbs(server, leases, own), ["get", "create", "patch"]);
+    assert.deepEqual(await allowedVerbs(server, leases, { namespace, name: "another" }), ["create"]);
+    assert.deepEqual(await allowedVerbs(server, leases, { namespace: "default", name: "cattail-reaper" }), []);
+    assert.deepEqual(await allowedVerbs(agent, leases, own), []);
+  });
+
   test("given the agent's account, then it may do nothing", async () => {
     for (const resource of Object.keys(serverMay)) assert.deepEqual(await allowedVerbs(agent, resource), [], resource);
   });
@@ -100,6 +110,8 @@ const serverMay: Readonly<Record<string, readonly string[]>> = {
   pods: [],
   secrets: [],
   events: [],
+  "events.events.k8s.io": ["create", "patch"],
+  "leases.coordination.k8s.io": [],
   "tokenreviews.authentication.k8s.io": ["create"],
   "clusterrolebindings.rbac.authorization.k8s.io": [],
   ...calicoRules("crd.projectcalico.org"),
@@ -115,11 +127,15 @@ function calicoRules(group: string): Record<string, readonly string[]> {
   ]);
 }
 
-async function allowedVerbs(client: ApiClient, resourceAndGroup: string): Promise<string[]> {
+async function allowedVerbs(
+  client: ApiClient,
+  resourceAndGroup: string,
+  object: { readonly namespace?: string; readonly name?: string } = {},
+): Promise<string[]> {
   const [resource = "", ...group] = resourceAndGroup.split(".");
   const may = await Promise.all(
     verbs.map(async (verb) => {
-      const spec = { resourceAttributes: { verb, resource, group: group.join(".") } };
+      const spec = { resourceAttributes: { verb, resource, group: group.join("."), ...object } };
       const review = { apiVersion: "authorization.k8s.io/v1", kind: "SelfSubjectAccessReview", spec };
       const answer = await client.must("POST", "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", review);
       return (answer as { status: { allowed: boolean } }).status.allowed;
