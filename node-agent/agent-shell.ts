@@ -214,7 +214,15 @@ class Agent {
         this.#sentAt.set(effect.commit.id, this.#frame.clock.monotonic());
         return this.#stream?.send({ type: "commit", ...effect.commit });
       case "claim":
-        return this.#stream?.send({ type: "claim", id: effect.id, pools: [...effect.pools], full: [...effect.full] });
+        return this.#stream?.send({
+          type: "claim",
+          id: effect.id,
+          pools: [...effect.pools],
+          full: [...effect.full],
+          borrow: effect.borrow,
+        });
+      case "claim-block":
+        return this.#stream?.send({ type: "claim-block", id: effect.id, block: effect.block, pool: effect.pool });
       case "granted":
         return this.#calls.granted(effect.call, effect.places, effect.repeated);
       case "done":

@@ -62,6 +62,17 @@ export class ViewPlacement implements Placement {
     return freeOrdinals(state, this.#reserved().ordinalsOf(block.cidr));
   }
 
+  forbids({ cidr, affinity }: Block): Trouble | undefined {
+    const { strictAffinity } = this.#view.get("config", "default") ?? defaultIpamConfig;
+    if (!strictAffinity) return undefined;
+    const [whose, details] =
+      affinity === undefined
+        ? ["nobody's", `Attempt to assign from block ${cidr} with no affinity`]
+        : ["another node's", "Block host affinity does not match"];
+    const why = `the address that was asked for lies in block ${cidr}, which is ${whose}, and strictAffinity is set`;
+    return trouble("StrictAffinity", why, { code: cniCode.addressNotAllowed, details });
+  }
+
   verdict(reason: Reason, names: readonly PoolName[]): string {
     const pools = names.flatMap((name) => this.#view.get("pool", name) ?? []);
     const each = pools.map(
@@ -137,7 +148,7 @@ export class ViewPlacement implements Placement {
         details,
       });
     }
-    return { kind: "address", family, address, block: blockOf(address, pool.blockSize) };
+    return { kind: "address", family, address, block: blockOf(address, pool.blockSize), pool: pool.name };
   }
 
   #sortedPools(): readonly Pool[] {

@@ -1,6 +1,6 @@
 // The life of an ADD: a place for every address it wants, on disk, written by the server, on disk again, answered. All or nothing.
 // Leaves to others which pools there are (ipam/placement.ts) and what the server's answers mean (commits.ts).
-import { type Instant, invariant, type UnixMs } from "../../shared/kinds.ts";
+import { type BlockCidr, type Instant, invariant, type UnixMs } from "../../shared/kinds.ts";
 import type { AddRequest } from "../../shared/protocol/socket.ts";
 import { cniCode, type Trouble, trouble } from "../trouble.ts";
 import { findSpot, type Spot } from "./blocks.ts";
@@ -13,6 +13,7 @@ import {
   type CallId,
   familyOfHolding,
   type Holding,
+  isOwn,
   type Ledger,
   partsOf,
   type Wanted,
@@ -71,6 +72,7 @@ function startAdd(turn: Turn, event: AddEvent, caller: Caller): void {
     placed: false,
     recorded: undefined,
     waitsFor: undefined,
+    shown: new Set(),
     tries: 0,
     claims: 0,
     trouble: undefined,
@@ -92,15 +94,24 @@ function place(turn: Turn, add: Add): void {
   const attachment = ledger.attachments.get(add.id);
   const missing = missingOf(ledger, add, attachment);
   if ("reason" in missing) return failAdd(turn, add, missing);
-  const spots = missing.map((want) => ({ want, spot: findSpot(ledger, want, turn.now) }));
-  const without = spots.find(({ spot }) => spot === undefined)?.want;
-  if (without?.kind === "address") return failAdd(turn, add, inUse(without.address));
-  if (without) return claim(turn, add, without);
+  const unseen = missing.find((want) => want.kind === "address" && !isShown(ledger, add, want.block));
+  if (unseen) return claim(turn, add, unseen);
+  const spots = missing.map((want) => ({ want, spot: findSpot(ledger, want, add.shown, turn.now) }));
+  const without = spots.find(({ spot }) => spot === undefined || "reason" in spot);
+  if (without?.spot && "reason" in without.spot) return failAdd(turn, add, without.spot);
+  if (without?.want.kind === "address") return failAdd(turn, add, inUse(without.want.address));
+  if (without) return claim(turn, add, without.want);
   add.placed = true;
   add.waitsFor = undefined;
   turn.touched.add(add.id);
   const owner = attachment ?? createAttachment(turn, add);
-  for (const { spot } of spots) if (spot) take(turn, add, owner, spot);
+  for (const { spot } of spots) if (spot && !("reason" in spot)) take(turn, add, owner, spot);
+}
+
+/** Of a block that is not this node's, only what the server has just shown counts. */
+function isShown(ledger: Ledger, { shown }: Add, block: BlockCidr): boolean {
+  const lane = ledger.lanes.get(block);
+  return shown.has(block) || (lane !== undefined && isOwn(ledger, lane));
 }
 
 function missingOf(ledger: Ledger, { ask }: Add, attachment: Attachment | undefined): readonly Wanted[] | Trouble {

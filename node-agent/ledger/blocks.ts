@@ -11,6 +11,7 @@ import {
   invariant,
   type PoolName,
 } from "../../shared/kinds.ts";
+import type { Trouble } from "../trouble.ts";
 import {
   type Holding,
   holdingAt,
@@ -130,23 +131,38 @@ function covers({ covers }: Tombstone, block: BlockCidr, ordinal: number): boole
 
 export type Spot = Pick<Place, "block" | "ordinal">;
 
-/** Where a wanted address can be taken now; undefined: nowhere in the blocks of this node. */
-export function findSpot(ledger: Ledger, want: Wanted, now: Instant): Spot | undefined {
+/** Where a wanted address can be taken now; undefined: nowhere in the blocks of this node and the others that were shown. */
+export function findSpot(
+  ledger: Ledger,
+  want: Wanted,
+  shown: ReadonlySet<BlockCidr>,
+  now: Instant,
+): Spot | Trouble | undefined {
   if (want.kind === "address") return spotOfAddress(ledger, want);
-  for (const lane of ownIn(ledger, want)) {
+  for (const lane of [...ownIn(ledger, want), ...shownIn(ledger, want, shown)]) {
     const ordinal = nextFree(ledger, lane, now);
     if (ordinal !== undefined) return { block: lane.cidr, ordinal };
   }
   return undefined;
 }
 
+type Any = Extract<Wanted, { kind: "any" }>;
+
 /** The blocks of this node that lie in the wanted pools. */
-export function ownIn(ledger: Ledger, { family, pools }: Extract<Wanted, { kind: "any" }>): Lane[] {
-  return ledger.own.filter((lane) => {
-    if (familyOf(lane.cidr) !== family) return false;
-    const pool = poolOf(ledger, lane);
-    return pool !== null && pools.includes(pool);
-  });
+export function ownIn(ledger: Ledger, want: Any): Lane[] {
+  return ledger.own.filter((lane) => liesIn(ledger, lane, want));
+}
+
+/** Others' blocks that the server has shown, to borrow from. */
+export function shownIn(ledger: Ledger, want: Any, shown: ReadonlySet<BlockCidr>): Lane[] {
+  const lanes = [...shown].flatMap((cidr) => ledger.lanes.get(cidr) ?? []);
+  return lanes.filter((lane) => !isOwn(ledger, lane) && liesIn(ledger, lane, want));
+}
+
+function liesIn(ledger: Ledger, lane: Lane, { family, pools }: Any): boolean {
+  if (familyOf(lane.cidr) !== family) return false;
+  const pool = poolOf(ledger, lane);
+  return pool !== null && pools.includes(pool);
 }
 
 export function poolOf(ledger: Ledger, lane: Lane): PoolName | null {
@@ -166,8 +182,14 @@ function nextFree(ledger: Ledger, lane: Lane, now: Instant): number | undefined 
   return lane.free[0];
 }
 
-function spotOfAddress(ledger: Ledger, { address, block }: Extract<Wanted, { kind: "address" }>): Spot | undefined {
+function spotOfAddress(
+  ledger: Ledger,
+  { address, block }: Extract<Wanted, { kind: "address" }>,
+): Spot | Trouble | undefined {
   const ordinal = ordinalOf(block, address);
   invariant(ordinal !== undefined, `${address} does not lie in ${block}`);
+  const lane = ledger.lanes.get(block);
+  const forbidden = lane?.block && !isOwn(ledger, lane) ? ledger.placement.forbids(lane.block) : undefined;
+  if (forbidden) return forbidden;
   return holdingAt(ledger, block, ordinal) ? undefined : { block, ordinal };
 }

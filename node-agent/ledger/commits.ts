@@ -2,12 +2,12 @@
 // Leaves to others who wanted it (adding.ts, leaving.ts).
 import { holderOf } from "../../shared/calico/block.ts";
 import type { Block } from "../../shared/calico/resources.ts";
-import { type BlockCidr, type Instant, impossible, type PoolName } from "../../shared/kinds.ts";
+import { type BlockCidr, type Instant, impossible } from "../../shared/kinds.ts";
 import type { Intent, IntentResult, Problem } from "../../shared/protocol/stream.ts";
 import { type Reason, reasons } from "../../shared/reasons.ts";
 import { type Trouble, trouble } from "../trouble.ts";
 import { failAdd, lostPlace } from "./adding.ts";
-import { ownIn, seeBlock, settleReserve } from "./blocks.ts";
+import { ownIn, seeBlock, settleReserve, shownIn } from "./blocks.ts";
 import {
   type Add,
   type Flight,
@@ -144,26 +144,27 @@ function concludeRelease(
   lane.due.add(holding);
 }
 
-/** Asks for one more block for the ADD that came first; whoever else wants the same waits for the same answer. */
-export function claim(turn: Turn, add: Add, want: Extract<Wanted, { kind: "any" }>): void {
+/** Asks for a block for the ADD that came first; whoever else wants the same waits for the same answer. */
+export function claim(turn: Turn, add: Add, want: Wanted): void {
   const { ledger } = turn;
-  const key = want.pools.join(" ");
+  const key = want.kind === "any" ? want.pools.join(" ") : want.block;
   add.waitsFor = key;
   const known = ledger.claims.get(key);
   if (!ledger.online || (known && (known.id !== undefined || known.notBefore > turn.now))) return;
   add.claims += 1;
   if (add.claims > maxClaimsPerAdd) {
     const why = `${maxClaimsPerAdd} blocks were claimed for it and none had a free address`;
-    return failAdd(
-      turn,
-      add,
-      trouble("PoolExhausted", why, { details: ledger.placement.verdict("PoolExhausted", want.pools) }),
-    );
+    return failAdd(turn, add, withVerdict(ledger, want, trouble("PoolExhausted", why)));
   }
   const id = ledger.nextId++;
-  ledger.claims.set(key, { id, since: turn.now, notBefore: turn.now });
-  const full = ownIn(ledger, want).map((lane) => lane.cidr);
-  turn.effects.push({ kind: "claim", id, pools: want.pools.slice(0, maxPools), full: full.slice(0, maxFull) });
+  ledger.claims.set(key, { id, want, since: turn.now, notBefore: turn.now });
+  if (want.kind === "address") {
+    turn.effects.push({ kind: "claim-block", id, block: want.block, pool: want.pool });
+    return;
+  }
+  const full = [...ownIn(ledger, want), ...shownIn(ledger, want, add.shown)].map((lane) => lane.cidr);
+  const pools = want.pools.slice(0, maxPools);
+  turn.effects.push({ kind: "claim", id, pools, full: full.slice(0, maxFull), borrow: true });
 }
 
 export interface ClaimAnswer {
@@ -174,24 +175,28 @@ export interface ClaimAnswer {
 
 export function claimed(turn: Turn, answer: ClaimAnswer): void {
   const { ledger } = turn;
-  const key = [...ledger.claims].find(([, { id }]) => id === answer.id)?.[0];
-  if (key === undefined) return;
+  const [key, asked] = [...ledger.claims].find(([, { id }]) => id === answer.id) ?? [];
+  if (key === undefined || asked === undefined) return;
   ledger.claims.delete(key);
   turn.roomChanged = true;
-  if (answer.block) return seeBlock(turn, answer.block.cidr, answer.block.block);
+  const waiting = [...ledger.adds.values()].filter(({ waitsFor }) => waitsFor === key);
+  if (answer.block) {
+    for (const add of waiting) add.shown.add(answer.block.cidr);
+    return seeBlock(turn, answer.block.cidr, answer.block.block);
+  }
   const problem = answer.problem ?? { reason: "Internal", message: "the server answered a claim with nothing" };
   const found = troubleOf(problem);
   const waits = isWorthWaiting(found.reason);
   const notBefore = (turn.now + (problem.retryAfterMs ?? retryMs)) as Instant;
-  if (waits) ledger.claims.set(key, { id: undefined, since: turn.now, notBefore });
-  for (const add of [...ledger.adds.values()].filter(({ waitsFor }) => waitsFor === key)) {
+  if (waits) ledger.claims.set(key, { id: undefined, want: asked.want, since: turn.now, notBefore });
+  for (const add of waiting) {
     add.trouble = found;
-    if (!waits) failAdd(turn, add, withVerdict(ledger, key, found));
+    if (!waits) failAdd(turn, add, withVerdict(ledger, asked.want, found));
   }
 }
 
-function withVerdict(ledger: Ledger, key: string, found: Trouble): Trouble {
-  return { ...found, details: ledger.placement.verdict(found.reason, key.split(" ") as PoolName[]) };
+function withVerdict({ placement }: Ledger, want: Wanted, found: Trouble): Trouble {
+  return want.kind === "address" ? found : { ...found, details: placement.verdict(found.reason, want.pools) };
 }
 
 /** What the server says, in our words; a reason of a newer server is an internal error for this agent. */

@@ -58,11 +58,17 @@ function end(turn: Turn, { id, parts, handles, startedAt }: Omit<DelEvent, "kind
   const { ledger } = turn;
   const stone = ledger.tombstones.get(id);
   const attachment = ledger.attachments.get(id);
-  const isStranger = attachment === undefined && (stone === undefined || stone.covers === "handle");
-  const covers = isStranger ? "handle" : placesOf(stone);
+  // As Calico's DEL: all that the handle holds, wherever it came from. But a container's interfaces share it, and the others may live.
+  const isAlone =
+    attachment === undefined ? stone === undefined || stone.covers === "handle" : !isShared(ledger, attachment);
+  const covers = isAlone ? "handle" : placesOf(stone);
   bury(turn, { ...parts, id, handles, at: laterOf(startedAt, stone), covers });
   if (attachment) remove(turn, attachment);
-  if (isStranger) sweepAll(turn, id);
+  if (isAlone) sweepAll(turn, id);
+}
+
+function isShared({ attachments }: Ledger, { id, handle }: Attachment): boolean {
+  return attachments.values().some((other) => other.id !== id && other.handle === handle);
 }
 
 /** Forbids what the ADD may still be given and takes back what it was given; an earlier ADD's addresses stay. */

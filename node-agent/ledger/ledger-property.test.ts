@@ -38,6 +38,7 @@ const placement: Placement = {
   ],
   poolOf: (block) => pools.find(({ cidr }) => contains(cidr, block))?.name as PoolName | undefined,
   freeOrdinals: (block) => freeOrdinals(collect(block, { now: 0 as UnixMs, cooldownSeconds: 0 })),
+  forbids: () => undefined,
   verdict: () => "blue: full",
 };
 

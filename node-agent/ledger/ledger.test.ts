@@ -23,12 +23,16 @@ const pools = [
 ];
 const [b0, v6] = ["10.0.0.0/30", "fd00::/126"] as [BlockCidr, BlockCidr];
 
+const rules = { strict: false };
+
 /** Ordinals that time alone has made free. */
 const cooled: number[] = [];
 
 const placement: Placement = {
   wanted: ({ families, requested }) => {
-    const asked = requested.map((address) => ({ kind: "address", family: 4, address, block: b0 }) as Wanted);
+    const asked = requested.map(
+      (address) => ({ kind: "address", family: 4, address, block: b0, pool: "blue" }) as Wanted,
+    );
     if (asked.length > 0) return asked;
     return [
       ...(families.ipv4 ? [{ kind: "any" as const, family: 4 as const, pools: ["blue" as PoolName] }] : []),
@@ -37,6 +41,7 @@ const placement: Placement = {
   },
   poolOf: (block) => pools.find(({ cidr }) => contains(cidr, block))?.name as PoolName | undefined,
   freeOrdinals: (block) => [...freeOrdinals(collect(block, { now: 0 as UnixMs, cooldownSeconds: 0 })), ...cooled],
+  forbids: () => (rules.strict ? trouble("StrictAffinity", "not ours", { code: 102 }) : undefined),
   verdict: (reason) => `pool blue: ${reason}`,
 };
 
@@ -233,7 +238,7 @@ test("given a commit under way, when more pods come, then all of them travel in 
 
 test("given no room, when pods are added, then one claim is made for all, and the block serves them in their order", () => {
   const bench = new Bench().online();
-  assert.deepEqual(only(bench.add("a"), "claim"), { kind: "claim", id: 1, pools: ["blue"], full: [] });
+  assert.deepEqual(only(bench.add("a"), "claim"), { kind: "claim", id: 1, pools: ["blue"], full: [], borrow: true });
   assert.deepEqual(bench.add("b"), []);
   const block = bench.api.claim(node, "blue");
   assert.ok(block);
@@ -605,6 +610,65 @@ test("given an address that is asked for, when it is another's, then the ADD is 
   const { trouble: told } = only(bench.serve(bench.fsync()), "refused");
   assert.deepEqual([told.code, told.reason], [101, "AddressInUse"]);
   assert.match(told.details ?? "", /^resource already exists: 10\.0\.0\.0 with error/);
+});
+
+test("given an address in a block that was never seen, when it is asked for, then the server is asked for that block first", () => {
+  const bench = new Bench().online();
+  assert.deepEqual(only(bench.add("a", { requested: ["10.0.0.1"] }), "claim-block"), {
+    kind: "claim-block",
+    id: 1,
+    block: b0,
+    pool: "blue",
+  });
+  const block = bench.api.claim(node, "blue");
+  bench.send({ kind: "claimed", id: 1, block: { cidr: b0, block } });
+  bench.serve(bench.fsync());
+  assert.deepEqual(
+    only(bench.fsync(), "granted").places.map(({ address }) => address),
+    ["10.0.0.1"],
+  );
+});
+
+test("given an address in another node's block, when it is asked for, then it is taken there, unless affinity is strict", (t) => {
+  t.after(() => {
+    rules.strict = false;
+  });
+  const bench = new Bench().online();
+  const block = bench.api.claim("n2" as NodeName, "blue");
+  bench.add("a", { requested: ["10.0.0.1"] });
+  bench.send({ kind: "claimed", id: 1, block: { cidr: b0, block } });
+  bench.serve(bench.fsync());
+  assert.equal(only(bench.fsync(), "granted").places[0]?.address, "10.0.0.1");
+  rules.strict = true;
+  const { id } = only(bench.add("b", { requested: ["10.0.0.2"] }), "claim-block");
+  const told = only(
+    bench.send({ kind: "claimed", id, block: { cidr: b0, block: bench.api.blocks.get(b0) } }),
+    "refused",
+  );
+  assert.deepEqual([told.trouble.code, told.trouble.reason], [102, "StrictAffinity"]);
+});
+
+test("given that the server lends another node's block, then its addresses serve who waited, and go back to free", () => {
+  const bench = new Bench().online();
+  const block = bench.api.claim("n2" as NodeName, "blue");
+  bench.add("a");
+  bench.send({ kind: "claimed", id: 1, block: { cidr: b0, block } });
+  bench.serve(bench.fsync());
+  assert.equal(only(bench.fsync(), "granted").places[0]?.address, "10.0.0.0");
+  assert.deepEqual(kindsOf(bench.add("b")), ["claim"], "a borrowed block is for whoever it was shown to");
+  bench.del("a");
+  bench.serve(bench.fsync());
+  assert.equal(bench.api.holders().size, 0);
+});
+
+test("given two blocks with addresses of one handle, when its attachment is deleted, then both are released", () => {
+  const bench = new Bench().online("blue", "six");
+  bench.granted("a");
+  bench.api.takeFor(v6, "net.a", node);
+  bench.seen(bench.api.blocks.get(v6));
+  bench.del("a");
+  for (const commit of bench.fsync().filter((effect) => effect.kind === "commit")) bench.answer(commit);
+  assert.equal(bench.api.holders().size, 0);
 });
 
 test("given a caller that is gone, when its ADD was alone, then what it took goes back; with company it stays", () => {

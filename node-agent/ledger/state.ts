@@ -122,7 +122,13 @@ export interface Tombstone extends AttachmentParts {
 /** One address that an ADD asks for. */
 export type Wanted =
   | { readonly kind: "any"; readonly family: Family; readonly pools: readonly PoolName[] }
-  | { readonly kind: "address"; readonly family: Family; readonly address: Address; readonly block: BlockCidr };
+  | {
+      readonly kind: "address";
+      readonly family: Family;
+      readonly address: Address;
+      readonly block: BlockCidr;
+      readonly pool: PoolName;
+    };
 
 export interface Caller {
   readonly call: CallId;
@@ -145,6 +151,8 @@ export interface Add {
   recorded: RecordNumber | undefined;
   /** The claim it waits for. */
   waitsFor: string | undefined;
+  /** Blocks that are not this node's and were shown to this ADD, to take an address from if they have one (spec 2.13, 3.1). */
+  readonly shown: Set<BlockCidr>;
   tries: number;
   claims: number;
   /** The last thing the server told us about it: what a deadline is blamed on. */
@@ -163,6 +171,7 @@ export interface Del {
 }
 
 export interface Claim {
+  readonly want: Wanted;
   /** Undefined: waits to be asked again. */
   readonly id: number | undefined;
   since: Instant;
@@ -196,6 +205,8 @@ export interface Placement {
   poolOf(block: BlockCidr): PoolName | undefined;
   /** Ordinals of this block that may be taken, next to use first. */
   freeOrdinals(block: Block): number[];
+  /** Why an address that was asked for may not be taken from a block that is not this node's. */
+  forbids(block: Block): Trouble | undefined;
   /** What goes with the refusal of a claim: Calico's own sentence, then what was found in each pool. */
   verdict(reason: Reason, pools: readonly PoolName[]): string;
 }

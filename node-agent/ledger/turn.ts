@@ -1,7 +1,14 @@
 // One turn of the ledger: what an event changed so far, gathered so that it reaches the disk as one record and each block as one commit.
 // Leaves to its users why something changes.
 import { addressAt } from "../../shared/ip/cidr.ts";
-import { type AttachmentId, type BlockCidr, type Instant, impossible, invariant } from "../../shared/kinds.ts";
+import {
+  type AttachmentId,
+  type BlockCidr,
+  type Instant,
+  impossible,
+  invariant,
+  type PoolName,
+} from "../../shared/kinds.ts";
 import type { Commit } from "../../shared/protocol/stream.ts";
 import type { Trouble } from "../trouble.ts";
 import { encodeRow, type JournalRow } from "./record.ts";
@@ -29,7 +36,9 @@ export type Effect =
       readonly id: number;
       readonly pools: readonly string[];
       readonly full: readonly BlockCidr[];
+      readonly borrow: boolean;
     }
+  | { readonly kind: "claim-block"; readonly id: number; readonly block: BlockCidr; readonly pool: PoolName }
   | { readonly kind: "granted"; readonly call: CallId; readonly places: readonly Granted[]; readonly repeated: boolean }
   | { readonly kind: "done"; readonly call: CallId }
   | { readonly kind: "refused"; readonly call: CallId; readonly trouble: Trouble }

@@ -254,6 +254,13 @@ export class Client {
       case "claim":
         void this.#claim(message);
         break;
+      case "claim-block":
+        this.#send("ack", {
+          type: "claimed",
+          id: message.id,
+          problem: problem("Internal", "this server claims no block by its CIDR"),
+        });
+        break;
       case "index":
         this.#send("ack", {
           type: "indexed",

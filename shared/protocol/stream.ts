@@ -95,7 +95,11 @@ const claimMessage = v.object({
   pools: v.pipe(v.array(name), v.minLength(1), v.maxLength(1000)),
   /** Blocks the agent knows and found full: none of these is an answer. */
   full: v.pipe(v.array(v.string()), v.maxLength(4096)),
+  /** When nothing is to be had, another node's block or nobody's with a free address is an answer too, where that is allowed (spec 2.13). */
+  borrow: v.optional(v.boolean()),
 });
+/** Give this node this very block, if nobody has it; else show it as it is (spec 3.1). Answered by `claimed` with the same id. */
+const claimBlockMessage = v.object({ type: v.literal("claim-block"), id: v.number(), block: v.string(), pool: name });
 const pingMessage = v.object({ type: v.literal("ping"), sent: v.number() });
 export const maxIndexedHandles = 256;
 /** Write the IPAMHandles of these from what the node's blocks say, when nothing more urgent is to be written. Answered by `indexed`. */
@@ -123,6 +127,7 @@ export const clientMessage = v.variant("type", [
   helloMessage,
   commitMessage,
   claimMessage,
+  claimBlockMessage,
   pingMessage,
   indexMessage,
   reportMessage,
@@ -131,6 +136,7 @@ export type ClientMessage = v.InferOutput<typeof clientMessage>;
 export type Hello = v.InferOutput<typeof helloMessage>;
 export type Commit = v.InferOutput<typeof commitMessage>;
 export type Claim = v.InferOutput<typeof claimMessage>;
+export type ClaimBlock = v.InferOutput<typeof claimBlockMessage>;
 export type Index = v.InferOutput<typeof indexMessage>;
 export type Report = v.InferOutput<typeof reportMessage>;
 
@@ -181,6 +187,8 @@ const claimedMessage = v.object({
   type: v.literal("claimed"),
   id: v.number(),
   block: v.optional(wireBlock),
+  /** The block is not this node's. */
+  borrowed: v.optional(v.boolean()),
   problem: v.optional(problem),
 });
 const indexedMessage = v.object({ type: v.literal("indexed"), id: v.number(), problem: v.optional(problem) });
