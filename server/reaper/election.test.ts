@@ -2,8 +2,9 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
+import { microTime } from "../../shared/calico/timestamps.ts";
 import type { Instant, UnixMs } from "../../shared/kinds.ts";
-import { Election, leaseName, microTime, readLease, roundMs, termMs } from "./election.ts";
+import { Election, leaseName, readLease, roundMs, termMs } from "./election.ts";
 
 const terms = { grantMs: 2_700_000, owedMs: 2_700_000 };
 const at = (ms: number): Instant => ms as Instant;

@@ -1,6 +1,7 @@
 // Which server cleans up: the one that holds the Lease. As client-go does it: whoever sees a holder's record unchanged for a whole term,
 // by its own clock, may take over; the holder stops well before that. Decides only; elector.ts reads and writes.
 import { isFields, reading, record, text } from "../../shared/calico/fields.ts";
+import { microTime } from "../../shared/calico/timestamps.ts";
 import type { Instant, UnixMs } from "../../shared/kinds.ts";
 import type { Terms } from "./limits.ts";
 
@@ -125,9 +126,4 @@ export function readLease(raw: unknown): LeaseRecord | undefined {
 function termsIn(annotations: Readonly<Record<string, unknown>>): Terms | undefined {
   const [grantMs, owedMs] = [Number(annotations[grantAnnotation]), Number(annotations[owedAnnotation])];
   return grantMs > 0 && owedMs > 0 ? { grantMs, owedMs } : undefined;
-}
-
-/** As Kubernetes' MicroTime demands it. */
-export function microTime(now: UnixMs): string {
-  return new Date(now).toISOString().replace("Z", "000Z");
 }

@@ -35,6 +35,8 @@ export interface ReflectorParts {
   readonly metrics: Pick<MetricHandles<typeof serverMetrics>, "upstreamEvents" | "upstreamRestarts">;
   /** The API server has just answered. */
   readonly onReached: () => void;
+  /** It does not permit this kind to be read. */
+  readonly onForbidden?: ((kind: Kind, why: string) => void) | undefined;
 }
 
 /** Less than V8 can hold in one string, more than 500 blocks of any usual size. */
@@ -187,6 +189,7 @@ export class ReflectorShell<K extends Kind> {
 
   #onRestart({ reason, why, delayMs }: Extract<Effect<K>, { kind: "restarted" }>): void {
     this.#parts.metrics.upstreamRestarts.inc({ resource: this.#kind, reason });
+    if (reason === "forbidden") this.#parts.onForbidden?.(this.#kind, why);
     const keys = { reason, err: why, seconds: delayMs / 1000 };
     if (reason === "closed") this.#log.debug("A watch ended and was begun again", keys);
     else this.#log.warn("A list or watch failed and was begun again", keys);

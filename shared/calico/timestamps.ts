@@ -1,4 +1,4 @@
-// The two spellings of time in Calico's objects.
+// The spellings of time in Calico's and Kubernetes' objects.
 import type { UnixMs } from "../kinds.ts";
 
 /** RFC 3339, whole seconds, `Z`: `affinityClaimTime`, `releasedAt` (spec 1.7, trap 7). */
@@ -15,4 +15,9 @@ export function goTimeText(nanos: bigint): string {
     .padStart(9, "0")
     .replace(/0+$/, "");
   return `${whole.slice(0, 10)} ${whole.slice(11, 19)}${fraction && `.${fraction}`} +0000 UTC`;
+}
+
+/** Kubernetes' MicroTime, of Leases and Events. */
+export function microTime(now: UnixMs): string {
+  return new Date(now).toISOString().replace("Z", "000Z");
 }
