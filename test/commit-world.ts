@@ -1,5 +1,6 @@
 // A server's store and writers over the embedded API server, in one process and on a clock that waits for nobody.
 // For tests of server/commit; leaves the stream and the watches out: `sync` is the watch.
+import { Affinities } from "../server/commit/affinities.ts";
 import { Claims } from "../server/commit/claims.ts";
 import { Committer } from "../server/commit/committer.ts";
 import { Desk } from "../server/commit/desk.ts";
@@ -57,10 +58,11 @@ export function commitWorld(seed: readonly unknown[] = [], seedOfRandom = 1): Co
       const store = new Store(clock);
       const parts = { api: through, group: "crd", store, limiter: new FairLimiter(8, clock), clock, random } as const;
       const desk = new Desk({ ...parts, onSetback: () => {} });
+      const affinities = new Affinities(desk);
       const replica: Replica = {
         store,
-        committer: new Committer(desk, new Handles(desk), silent, uncounted),
-        claims: new Claims(desk, random, silent, uncounted),
+        committer: new Committer(desk, affinities, new Handles(desk), silent, uncounted),
+        claims: new Claims(desk, affinities, random, silent, uncounted),
         sync: () => {
           for (const kind of kinds) fill(store, api, kind);
         },

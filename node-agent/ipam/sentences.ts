@@ -8,8 +8,8 @@ import { type Trouble, trouble } from "../trouble.ts";
 
 /** What Calico's plugin says when a node gets no further block (spec 2.6, 2.7). */
 export function claimSentence(reason: Reason, pools: readonly Pool[], config: IpamConfig): string {
-  if (reason === "BlockLimitReached") return "cannot allocate new block due to per host block limit";
   if (!config.autoAllocateBlocks) return "failed to find or claim a block";
+  if (reason === "BlockLimitReached") return "cannot allocate new block due to per host block limit";
   const family = pools[0] === undefined ? 4 : familyOf(pools[0].cidr);
   const short = `failed to request IPv${family} addresses: Assigned 0 out of 1 requested IPv${family} addresses`;
   if (config.strictAffinity) return `${short}; No more free affine blocks and strict affinity enabled`;

@@ -42,12 +42,13 @@ function row(cidr: string, node: string, state: AffinityState): unknown {
   return newAffinityObject("crd", { cidr: cidr as BlockCidr, node, state, type: "host" });
 }
 
-function claim(replica: Replica, more: { node?: string; pools?: string[]; full?: string[] } = {}) {
-  const { node = "node-a", pools = ["pool-v4"], full = [] } = more;
+function claim(replica: Replica, more: { node?: string; pools?: string[]; full?: string[]; borrow?: boolean } = {}) {
+  const { node = "node-a", pools = ["pool-v4"], full = [], borrow = false } = more;
   return replica.claims.claim({
     node: node as NodeName,
     pools: pools as PoolName[],
     full: new Set(full as BlockCidr[]),
+    borrow,
   });
 }
 
@@ -212,7 +213,7 @@ test("given as many rows as a node may have, of whatever state, then no block is
 
 test("given autoAllocateBlocks false, then no block is claimed", async () => {
   const world = commitWorld([pool(), config({ strictAffinity: true, autoAllocateBlocks: false })]);
-  assert.equal(reasonOf(await claim(world.replica())), "PoolExhausted");
+  assert.equal(reasonOf(await claim(world.replica())), "BlockLimitReached");
   assert.deepEqual(world.api.requests, []);
 });
 

@@ -1,25 +1,17 @@
-// Gives a node one more block: finishes what an earlier claim of it has left half made, then takes a block nobody has, in Calico's two
-// phases (spec 2.7-2.11, 2.16). Everything is decided from the store, so that a claim reads nothing; a surprise is read, and all decided afresh.
-import { bump, collect, newBlock, numFree } from "../../shared/calico/block.ts";
-import { affinityPatch, blockPatch, newAffinityObject, newBlockObject } from "../../shared/calico/codec.ts";
-import { affinityName, blockName } from "../../shared/calico/names.ts";
+// Gives a node one more block: finishes what an earlier claim of it has left half made, then takes a block nobody has, then one that its
+// owner does not use, then names one to borrow from (spec 2.7-2.13). Everything is decided from the store, so that a claim reads nothing; a
+// surprise is read, and all decided afresh. Leaves the writing to affinities.ts, and which block comes next to candidates.ts.
+import { affinityName } from "../../shared/calico/names.ts";
 import { byName, isUsable } from "../../shared/calico/pools.ts";
-import { type ReservationFilter, reservationFilter } from "../../shared/calico/reservations.ts";
-import {
-  type Affinity,
-  type AffinityState,
-  type Block,
-  defaultIpamConfig,
-  type IpamConfig,
-  type Pool,
-} from "../../shared/calico/resources.ts";
-import { blockCount, indexOfBlock, startIndex } from "../../shared/calico/walk.ts";
-import { contains, familyOf } from "../../shared/ip/cidr.ts";
-import type { BlockCidr, Instant, NodeName, PoolName, Sequence } from "../../shared/kinds.ts";
+import type { Affinity, Block, Pool } from "../../shared/calico/resources.ts";
+import { cidrAround, cidrOf, contains, familyOf } from "../../shared/ip/cidr.ts";
+import type { BlockCidr, Instant, NodeName, PoolName } from "../../shared/kinds.ts";
 import type { Logger } from "../../shared/log.ts";
 import type { MetricHandles, serverMetrics } from "../../shared/metrics.ts";
 import type { Problem } from "../../shared/protocol/stream.ts";
 import type { Random } from "../../shared/world.ts";
+import type { Affinities, Taken } from "./affinities.ts";
+import { Candidates } from "./candidates.ts";
 import { type Desk, type Errand, isWorthAnotherTry } from "./desk.ts";
 import { datastoreLocked, problem, problemOf, tooSlow } from "./problems.ts";
 
@@ -29,42 +21,72 @@ export interface ClaimRequest {
   readonly pools: readonly PoolName[];
   /** Blocks that the node knows and can take nothing from. */
   readonly full: ReadonlySet<BlockCidr>;
+  /** When there is none to be had, name one to borrow from. */
+  readonly borrow: boolean;
+}
+
+/** For an address that was asked for by name (spec 3.1). */
+export interface BlockRequest {
+  readonly node: NodeName;
+  readonly pool: PoolName;
+  readonly block: BlockCidr;
 }
 
 export type ClaimAnswer =
-  | { readonly kind: "claimed"; readonly block: Block; readonly isNew: boolean }
+  | { readonly kind: "claimed"; readonly block: Block; readonly isNew: boolean; readonly isBorrowed: boolean }
   | { readonly kind: "problem"; readonly problem: Problem };
 
 /** How long an agent's claim is tried. */
 const claimLimitMs = 30_000;
 const maxTries = 100;
+/** The schema has no larger blocks. */
+const leastPrefix = { 4: 20, 6: 116 } as const;
 /** Blocks of a node when nothing else is configured (spec, Appendix B). */
 const defaultBlockLimit = 20;
-/** Wholly reserved or otherwise untakable blocks passed over in one pool: an IPv6 pool may hold more than anyone can count. */
-const maxPassedOver = 4096;
 
 export class Claims {
   readonly #desk: Desk;
+  readonly #affinities: Affinities;
   readonly #random: Random;
   readonly #log: Logger;
   readonly #metrics: MetricHandles<typeof serverMetrics>;
   /** A node's claims follow each other: two at once would take two blocks where one is enough. */
   readonly #turns = new Map<NodeName, Promise<ClaimAnswer>>();
 
-  constructor(desk: Desk, random: Random, log: Logger, metrics: MetricHandles<typeof serverMetrics>) {
+  constructor(
+    desk: Desk,
+    affinities: Affinities,
+    random: Random,
+    log: Logger,
+    metrics: MetricHandles<typeof serverMetrics>,
+  ) {
     this.#desk = desk;
+    this.#affinities = affinities;
     this.#random = random;
     this.#log = log;
     this.#metrics = metrics;
   }
 
   /** Never rejects. */
-  async claim(request: ClaimRequest): Promise<ClaimAnswer> {
-    const before = this.#turns.get(request.node) ?? Promise.resolve();
-    const mine = before.then(() => this.#run(request));
-    this.#turns.set(request.node, mine);
+  claim(request: ClaimRequest): Promise<ClaimAnswer> {
+    return this.#inTurn(request.node, `a claim of a block for node ${request.node}`, (errand) =>
+      new Claim(this.#desk, this.#affinities, this.#random, errand, request).run(),
+    );
+  }
+
+  /** This very block if nobody has it, or as it is whoever has it. Neither selectors nor limits count (spec 3.1). Never rejects. */
+  claimBlock({ node, pool, block }: BlockRequest): Promise<ClaimAnswer> {
+    return this.#inTurn(node, `a claim of block ${block} for node ${node}`, (errand) =>
+      this.#block(errand, pool, block),
+    );
+  }
+
+  async #inTurn(node: NodeName, what: string, attempt: (errand: Errand) => Promise<ClaimAnswer>): Promise<ClaimAnswer> {
+    const before = this.#turns.get(node) ?? Promise.resolve();
+    const mine = before.then(() => this.#run(node, what, attempt));
+    this.#turns.set(node, mine);
     const answer = await mine;
-    if (this.#turns.get(request.node) === mine) this.#turns.delete(request.node);
+    if (this.#turns.get(node) === mine) this.#turns.delete(node);
     this.#metrics.intents.inc({ op: "claim", result: resultOf(answer) });
     return answer;
   }
@@ -78,20 +100,50 @@ export class Claims {
     while (this.#turns.size > 0) await Promise.all(this.#turns.values());
   }
 
-  async #run(request: ClaimRequest): Promise<ClaimAnswer> {
-    const until = (this.#desk.clock.monotonic() + claimLimitMs) as Instant;
-    const errand = { node: request.node, until };
+  async #run(
+    node: NodeName,
+    what: string,
+    attemptOnce: (errand: Errand) => Promise<ClaimAnswer>,
+  ): Promise<ClaimAnswer> {
+    const errand = { node, until: (this.#desk.clock.monotonic() + claimLimitMs) as Instant };
     for (let attempt = 1; attempt <= maxTries; attempt++) {
+      if (this.#desk.locked) return refused(datastoreLocked);
       try {
-        return await new Claim(this.#desk, this.#random, errand, request).run();
+        return await attemptOnce(errand);
       } catch (error) {
         if (isWorthAnotherTry(error) && (await this.#desk.pause(errand, attempt))) continue;
-        const problem = problemOf(error, `a claim of a block for node ${request.node}`);
-        this.#log.warn("Could not claim a block", { node: request.node, err: error });
+        const problem = problemOf(error, what);
+        this.#log.warn("Could not claim a block", { node, err: error });
         return { kind: "problem", problem };
       }
     }
-    return { kind: "problem", problem: tooSlow(`no block was claimed for node ${request.node} in ${maxTries} tries`) };
+    return { kind: "problem", problem: tooSlow(`${what} did not succeed in ${maxTries} tries`) };
+  }
+
+  async #block(errand: Errand, poolName: PoolName, cidr: BlockCidr): Promise<ClaimAnswer> {
+    const pool = this.#desk.store.get("pool", poolName);
+    if (pool === undefined || !isUsable(pool, familyOf(pool.cidr)) || !contains(pool.cidr, cidr)) {
+      return refused(noPool([poolName]));
+    }
+    // The address may lie in a block of the size that the pool once had (trap 36).
+    const found = this.#covering(cidr);
+    if (found !== undefined) {
+      return { kind: "claimed", block: found, isNew: false, isBorrowed: found.affinity !== `host:${errand.node}` };
+    }
+    const marked = this.#desk.store.blockAt(cidr);
+    if (marked !== undefined) await this.#affinities.finish(errand, "block", marked);
+    if (this.#desk.store.isTaken(cidr)) return refused(overlapped(cidr));
+    const taken = await this.#affinities.claim(errand, cidr);
+    return taken === undefined ? this.#block(errand, poolName, cidr) : claimed(taken);
+  }
+
+  #covering(cidr: BlockCidr): Block | undefined {
+    const { family, base, prefix } = cidrOf(cidr);
+    for (let size = prefix; size >= leastPrefix[family]; size--) {
+      const block = this.#desk.store.blockAt(cidrAround({ family, value: base }, size).text as BlockCidr);
+      if (block?.deleted === false) return block;
+    }
+    return undefined;
   }
 }
 
@@ -105,49 +157,53 @@ function resultOf(answer: ClaimAnswer): "applied" | "already" | "refused" | "fai
 /** One try, from what the store says now. A write that turns out otherwise than planned refreshes the store and rejects. */
 class Claim {
   readonly #desk: Desk;
-  readonly #random: Random;
+  readonly #affinities: Affinities;
   readonly #errand: Errand;
   readonly #request: ClaimRequest;
-  readonly #owner: string;
-  readonly #config: IpamConfig;
-  readonly #reservations: ReservationFilter;
   readonly #pools: readonly Pool[];
-  #isNew = false;
+  readonly #candidates: Candidates;
 
-  constructor(desk: Desk, random: Random, errand: Errand, request: ClaimRequest) {
+  constructor(desk: Desk, affinities: Affinities, random: Random, errand: Errand, request: ClaimRequest) {
     this.#desk = desk;
-    this.#random = random;
+    this.#affinities = affinities;
     this.#errand = errand;
     this.#request = request;
-    this.#owner = `host:${request.node}`;
-    this.#config = desk.store.get("config", "default") ?? defaultIpamConfig;
-    this.#reservations = reservationFilter(desk.store.all("reservation").values());
     this.#pools = request.pools
       .map((name) => desk.store.get("pool", name))
       .filter((pool) => pool !== undefined)
       .filter((pool) => isUsable(pool, familyOf(pool.cidr)));
+    this.#candidates = new Candidates(desk, random, request.node, this.#pools);
   }
 
   async run(): Promise<ClaimAnswer> {
-    if (this.#desk.locked) return refused(datastoreLocked);
-    if (this.#pools.length === 0) return refused(this.#noPool());
+    if (this.#pools.length === 0) return refused(noPool(this.#request.pools));
+    await this.#giveUpUnwanted();
     const rows = this.#rows();
     for (const row of rows) {
-      const block = await this.#use(row);
-      if (block !== undefined && this.#hasRoom(block)) return this.#claimed(block);
+      if (this.#candidates.reservesAllOf(row.cidr)) continue;
+      const taken = await this.#affinities.use(this.#errand, row);
+      if (taken !== undefined && this.#hasRoom(taken.block)) return claimed(taken);
     }
     const orphan = this.#orphan();
     if (orphan !== undefined) return this.#claim(orphan);
 
-    const limit = this.#config.maxBlocksPerHost || defaultBlockLimit;
+    const { config } = this.#desk;
+    const limit = config.maxBlocksPerHost || defaultBlockLimit;
+    // Neither leads to a look at what others have: the limit is there to be relied on (trap 32).
     if (rows.length >= limit) return refused(limitReached(this.#request.node, rows.length, limit));
-    if (!this.#config.autoAllocateBlocks) return refused(notAutomatic);
-    for (const pool of this.#pools) {
-      const candidate = this.#candidate(pool);
-      if (candidate !== undefined) return this.#claim(candidate);
+    if (!config.autoAllocateBlocks) return refused(notAutomatic);
+    const candidate = this.#candidates.unclaimed() ?? (await this.#afterTidying());
+    if (candidate !== undefined) return this.#claim(candidate);
+    const idle = this.#candidates.idle();
+    if (idle !== undefined && (await this.#affinities.release(this.#errand, idle))) return this.#claim(idle.cidr);
+    return this.#borrow();
+  }
+
+  /** Blocks of this node outside these pools that are empty and whose pool does not choose it any more (spec 2.6). */
+  async #giveUpUnwanted(): Promise<void> {
+    for (const block of this.#affinities.unwantedOf(this.#request.node)) {
+      if (!this.#isInPools(block.cidr)) await this.#affinities.release(this.#errand, block);
     }
-    // Calico would now take an empty block of another node (spec 2.9), then borrow (2.13).
-    return refused(this.#exhausted());
   }
 
   /** This node's affinities in these pools, in every state: all of them count towards the limit (trap 31). */
@@ -155,13 +211,9 @@ class Claim {
     const rows: Affinity[] = [];
     for (const name of this.#desk.store.affinitiesOf(this.#request.node)) {
       const row = this.#desk.store.get("affinity", name);
-      if (row !== undefined && this.#isOurs(row) && this.#isInPools(row.cidr)) rows.push(row);
+      if (row?.type === "host" && !row.deleted && this.#isInPools(row.cidr)) rows.push(row);
     }
     return rows.sort(byName);
-  }
-
-  #isOurs(row: Affinity): boolean {
-    return row.type === "host" && row.node === this.#request.node && !row.deleted;
   }
 
   #isInPools(cidr: BlockCidr): boolean {
@@ -170,136 +222,59 @@ class Claim {
 
   /** A block that says it is ours, while no affinity does. */
   #orphan(): BlockCidr | undefined {
-    for (const cidr of this.#desk.store.blocksOwnedBy(this.#owner)) {
+    const { node } = this.#request;
+    for (const cidr of this.#desk.store.blocksOwnedBy(`host:${node}`)) {
       const block = this.#desk.store.blockAt(cidr);
-      const row = this.#desk.store.get("affinity", affinityName(this.#request.node, cidr));
+      const row = this.#desk.store.get("affinity", affinityName(node, cidr));
       if (block === undefined || block.deleted || row?.deleted === false) continue;
       if (this.#isInPools(cidr) && this.#hasRoom(block)) return cidr;
     }
     return undefined;
   }
 
-  /** The first block that nobody has, from where Calico begins to look for this node. */
-  #candidate(pool: Pool): BlockCidr | undefined {
-    const count = blockCount(pool);
-    if (count === 0n) return undefined;
-    const passedOver = new Set<BlockCidr>();
-    let from = startIndex(this.#request.node, pool, this.#random);
-    while (passedOver.size < maxPassedOver) {
-      const cidr = this.#desk.store.nextFreeBlock(pool, from);
-      if (cidr === undefined || passedOver.has(cidr)) return undefined;
-      if (this.#isTakable(cidr)) return cidr;
-      passedOver.add(cidr);
-      from = ((indexOfBlock(pool, cidr) ?? 0n) + 1n) % count;
-    }
-    return undefined;
-  }
-
-  #isTakable(cidr: BlockCidr): boolean {
-    const row = this.#desk.store.get("affinity", affinityName(this.#request.node, cidr));
-    return !this.#reservations.reservesAllOf(cidr) && (row === undefined || row.deleted);
-  }
-
   #hasRoom(block: Block): boolean {
-    if (this.#request.full.has(block.cidr)) return false;
-    const cooling = { now: this.#desk.clock.wall(), cooldownSeconds: this.#config.ipCooldownSeconds };
-    return numFree(collect(block, cooling), this.#reservations.ordinalsOf(block.cidr)) > 0;
+    return !this.#request.full.has(block.cidr) && this.#candidates.hasRoom(block);
   }
 
   async #claim(cidr: BlockCidr): Promise<ClaimAnswer> {
-    const name = affinityName(this.#request.node, cidr);
-    const inTheWay = this.#desk.store.get("affinity", name);
-    // Marked as deleted by somebody who did not come to delete it: any reader may (spec 1.5, trap 20).
-    if (inTheWay !== undefined)
-      await this.#writing("affinity", name, () => this.#desk.remove(this.#errand, "affinity", inTheWay));
-    const body = newAffinityObject(this.#desk.group, {
-      node: this.#request.node,
-      cidr,
-      state: "pending",
-      type: "host",
-    });
-    const row = await this.#writing("affinity", name, () => this.#desk.create(this.#errand, "affinity", body));
-    const block = await this.#use(row);
-    return block === undefined ? refused(this.#exhausted()) : this.#claimed(block);
+    const taken = await this.#affinities.claim(this.#errand, cidr);
+    return taken === undefined ? refused(exhausted(this.#pools)) : claimed(taken);
   }
 
-  /** The block that an affinity of ours stands for, made or confirmed if need be; undefined: it is not ours to use. */
-  async #use(row: Affinity): Promise<Block | undefined> {
-    if (this.#reservations.reservesAllOf(row.cidr)) return undefined;
-    const block = this.#desk.store.blockAt(row.cidr);
-    if (block === undefined || block.deleted) return this.#make(row, block);
-    if (block.affinity !== this.#owner) return this.#giveUp(row, block.name);
-    if (row.state === "confirmed" || row.state === "") return block;
-    const pending = await this.#setState(row, "pending");
-    // Whoever is about to take the block away has read it before: this makes their write fail (trap 30).
-    const patch = blockPatch(this.#desk.group, block, bump(block));
-    const bumped = await this.#writing("block", block.name, () =>
-      this.#desk.patch(this.#errand, "block", block.name, patch),
-    );
-    await this.#setState(pending, "confirmed");
-    this.#isNew = true;
-    return bumped;
+  /** What is marked as deleted keeps its place until somebody deletes it. */
+  async #afterTidying(): Promise<BlockCidr | undefined> {
+    const marked = this.#pools.flatMap((pool) => [...this.#desk.store.markedBlocks(pool)]);
+    for (const block of marked) await this.#affinities.finish(this.#errand, "block", block);
+    return marked.length > 0 ? this.#candidates.unclaimed() : undefined;
   }
 
-  async #make(row: Affinity, marked: Block | undefined): Promise<Block> {
-    if (marked !== undefined)
-      await this.#writing("block", marked.name, () => this.#desk.remove(this.#errand, "block", marked));
-    const pending = await this.#setState(row, "pending");
-    const { clock, group } = this.#desk;
-    const sequence = clock.wallNanos() as Sequence;
-    const state = newBlock({ cidr: row.cidr, affinity: this.#owner, now: clock.wall(), sequence });
-    const body = newBlockObject(group, row.cidr, state);
-    const name = blockName(row.cidr);
-    const block = await this.#writing("block", name, () => this.#desk.create(this.#errand, "block", body));
-    await this.#setState(pending, "confirmed");
-    this.#isNew = true;
-    return block;
-  }
-
-  /** Another node has the block, so the claim is void (trap 28). The store's word may be old, and the row may be another replica's at work. */
-  async #giveUp(row: Affinity, block: string): Promise<Block | undefined> {
-    const now = await this.#desk.read(this.#errand, "block", block);
-    if (now === undefined || now.affinity === this.#owner) return this.#use(row);
-    const patch = affinityPatch(this.#desk.group, row, { state: row.state, deleted: true });
-    const marked = await this.#writing("affinity", row.name, () =>
-      this.#desk.patch(this.#errand, "affinity", row.name, patch),
-    );
-    await this.#writing("affinity", row.name, () => this.#desk.remove(this.#errand, "affinity", marked));
-    return undefined;
-  }
-
-  async #setState(row: Affinity, state: AffinityState): Promise<Affinity> {
-    if (row.state === state) return row;
-    const patch = affinityPatch(this.#desk.group, row, { state, deleted: false });
-    return this.#writing("affinity", row.name, () => this.#desk.patch(this.#errand, "affinity", row.name, patch));
-  }
-
-  /** After a surprise the store knows the object as it is now, and the next try starts from that. */
-  async #writing<T>(kind: "affinity" | "block", name: string, write: () => Promise<T>): Promise<T> {
-    try {
-      return await write();
-    } catch (error) {
-      if (isWorthAnotherTry(error)) await this.#desk.read(this.#errand, kind, name);
-      throw error;
-    }
-  }
-
-  #claimed(block: Block): ClaimAnswer {
-    return { kind: "claimed", block, isNew: this.#isNew };
-  }
-
-  #noPool(): Problem {
-    return problem("PoolDisabled", `none of the pools ${this.#request.pools.join(", ")} exists and is enabled`);
-  }
-
-  #exhausted(): Problem {
-    const names = this.#pools.map(({ name, cidr }) => `${name} (${cidr})`).join(", ");
-    return problem("PoolExhausted", `every block of ${names} belongs to a node or is reserved`);
+  #borrow(): ClaimAnswer {
+    if (this.#desk.config.strictAffinity) return refused(exhausted(this.#pools));
+    const lender = this.#request.borrow ? this.#candidates.lender(this.#request.full) : undefined;
+    if (lender === undefined) return refused(exhausted(this.#pools));
+    return { kind: "claimed", block: lender, isNew: false, isBorrowed: true };
   }
 }
 
+function claimed({ block, isNew }: Taken): ClaimAnswer {
+  return { kind: "claimed", block, isNew, isBorrowed: false };
+}
+
+function noPool(names: readonly PoolName[]): Problem {
+  return problem("PoolDisabled", `none of the pools ${names.join(", ")} exists and is enabled`);
+}
+
+function exhausted(pools: readonly Pool[]): Problem {
+  const names = pools.map(({ name, cidr }) => `${name} (${cidr})`).join(", ");
+  return problem("PoolExhausted", `every block of ${names} belongs to a node or is reserved`);
+}
+
+function overlapped(cidr: BlockCidr): Problem {
+  return problem("AddressInUse", `block ${cidr} cannot be made: smaller blocks lie in it`);
+}
+
 const notAutomatic = problem(
-  "PoolExhausted",
+  "BlockLimitReached",
   "the node's blocks are full and autoAllocateBlocks is false in IPAMConfig default",
 );
 

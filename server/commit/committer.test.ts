@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
 import { checkBlock, holderOf, newBlock } from "../../shared/calico/block.ts";
-import { newBlockObject, readBlock } from "../../shared/calico/codec.ts";
+import { newAffinityObject, newBlockObject, readBlock } from "../../shared/calico/codec.ts";
 import { type Block, defaultIpamConfig } from "../../shared/calico/resources.ts";
 import { printLossless } from "../../shared/json/lossless.ts";
 import type { BlockCidr, NodeName, ResourceVersion, Sequence, Uid, UnixMs } from "../../shared/kinds.ts";
@@ -20,6 +20,19 @@ function blockObject(affinity: string | null = "host:a", at = cidr): unknown {
   const { affinity: _, affinityClaimTime: __, ...ownerless } = state;
   return newBlockObject("crd", at, affinity === null ? ownerless : state);
 }
+
+/** A pool around the block, and both nodes' rows of it. */
+function given(seed: readonly unknown[]): CommitWorld {
+  const rows = ["a", "b"].map((node) => newAffinityObject("crd", { cidr, node, state: "confirmed", type: "host" }));
+  return commitWorld([ipPool, ...rows, ...seed]);
+}
+
+const ipPool = {
+  apiVersion: "crd.projectcalico.org/v1",
+  kind: "IPPool",
+  metadata: { name: "pool" },
+  spec: { cidr: "10.0.0.0/24", blockSize: 29 },
+};
 
 function pod(handle: string, node = "a"): NonNullable<Intent["become"]> {
   return { handle, attributes: { node, pod: handle, namespace: "demo" } };
@@ -69,7 +82,7 @@ function reasonOf(answer: CommitAnswer): string {
 }
 
 test("given a free address, when it is reserved, then the handle is written before the block, each with one request", async () => {
-  const world = commitWorld([blockObject()]);
+  const world = given([blockObject()]);
   const replica = world.replica();
   const answer = await commit(replica, [reserve(0, "k8s-pod-network.c1")]);
   assert.deepEqual(resultsOf(answer), ["applied"]);
@@ -80,7 +93,7 @@ test("given a free address, when it is reserved, then the handle is written befo
 });
 
 test("when an address is released, then the block is written before its handle is deleted, with one request", async () => {
-  const world = commitWorld([blockObject()]);
+  const world = given([blockObject()]);
   const replica = world.replica();
   await commit(replica, [reserve(0, "c1")]);
   world.api.requests.length = 0;
@@ -92,7 +105,7 @@ test("when an address is released, then the block is written before its handle i
 });
 
 test("given a handle of two addresses, when one is released, then its count is lowered", async () => {
-  const world = commitWorld([blockObject()]);
+  const world = given([blockObject()]);
   const replica = world.replica();
   await commit(replica, [reserve(0, "c1"), reserve(1, "c1")]);
   assert.deepEqual(handleCounts(world), { c1: { [cidr]: 2 } });
@@ -102,7 +115,7 @@ test("given a handle of two addresses, when one is released, then its count is l
 });
 
 test("warm addresses have no handle object", async () => {
-  const world = commitWorld([blockObject()]);
+  const world = given([blockObject()]);
   const replica = world.replica();
   const warm = { handle: "cattail-warm-a", attributes: { node: "a" } };
   await commit(replica, [{ ordinal: 0, expect: null, become: warm }]);
@@ -116,7 +129,7 @@ test("warm addresses have no handle object", async () => {
 });
 
 test("given handles off, then none is written, and one that exists is still lowered", async () => {
-  const world = commitWorld([blockObject()]);
+  const world = given([blockObject()]);
   const replica = world.replica();
   await commit(replica, [reserve(0, "c1")], { handles: "off" });
   assert.deepEqual(handleCounts(world), {});
@@ -128,7 +141,7 @@ test("given handles off, then none is written, and one that exists is still lowe
 });
 
 test("whatever arrives during a write travels in the next one", async () => {
-  const world = commitWorld([blockObject()]);
+  const world = given([blockObject()]);
   const replica = world.replica();
   const answers = await Promise.all(
     [0, 1, 2, 3, 4].map((ordinal) => commit(replica, [reserve(ordinal, `c${ordinal}`)], { handles: "off" })),
@@ -138,7 +151,7 @@ test("whatever arrives during a write travels in the next one", async () => {
 });
 
 test("given a foreign write the store has not seen, then the intent is based on it and nothing of it is lost", async () => {
-  const world = commitWorld([blockObject()]);
+  const world = given([blockObject()]);
   const [ours, other] = [world.replica(), world.replica()];
   await commit(other, [reserve(0, "x1")]);
   assert.deepEqual(resultsOf(await commit(ours, [reserve(1, "c1")])), ["applied"]);
@@ -149,7 +162,7 @@ test("given a foreign write the store has not seen, then the intent is based on 
 });
 
 test("given a foreign write that took the address, then nothing changes and the raised handle is lowered again", async () => {
-  const world = commitWorld([blockObject()]);
+  const world = given([blockObject()]);
   const [ours, other] = [world.replica(), world.replica()];
   await commit(other, [reserve(0, "x1")]);
   assert.deepEqual(resultsOf(await commit(ours, [reserve(0, "c1")])), ["expectation"]);
@@ -158,7 +171,7 @@ test("given a foreign write that took the address, then nothing changes and the 
 });
 
 test("what an old copy says is not taken for an answer", async () => {
-  const world = commitWorld([blockObject()]);
+  const world = given([blockObject()]);
   const [ours, other] = [world.replica(), world.replica()];
   await commit(other, [reserve(0, "c1")]);
   // Ours still shows the address as free: released already, it would seem.
@@ -168,7 +181,7 @@ test("what an old copy says is not taken for an answer", async () => {
 });
 
 test("given an answer that is lost after the write, then it is found out and not written again", async () => {
-  const world = commitWorld([blockObject()]);
+  const world = given([blockObject()]);
   const replica = world.replica();
   world.api.faults.add({ match: { verb: "patch" }, effect: { kind: "drop", when: "after" }, times: 1 });
   assert.deepEqual(resultsOf(await commit(replica, [reserve(0, "c1")])), ["applied"]);
@@ -178,7 +191,7 @@ test("given an answer that is lost after the write, then it is found out and not
 });
 
 test("given a release whose answer is lost, then its handle is lowered all the same", async () => {
-  const world = commitWorld([blockObject()]);
+  const world = given([blockObject()]);
   const replica = world.replica();
   await commit(replica, [reserve(0, "c1")]);
   world.api.faults.add({ match: { verb: "patch" }, effect: { kind: "drop", when: "after" }, times: 1 });
@@ -189,7 +202,7 @@ test("given a release whose answer is lost, then its handle is lowered all the s
 });
 
 test("given requests that are lost before they take effect, then they are repeated", async () => {
-  const world = commitWorld([blockObject()]);
+  const world = given([blockObject()]);
   const replica = world.replica();
   world.api.faults.add({
     match: { verb: ["patch", "get", "create"] },
@@ -201,7 +214,7 @@ test("given requests that are lost before they take effect, then they are repeat
 });
 
 test("given an API server that answers nothing, then the outcome is unknown and the handle stays", async () => {
-  const world = commitWorld([blockObject()]);
+  const world = given([blockObject()]);
   const replica = world.replica();
   world.api.faults.add({ match: { resource: "ipamblocks" }, effect: { kind: "drop", when: "before" } });
   assert.equal(reasonOf(await commit(replica, [reserve(0, "c1")])), "CommitTimeout");
@@ -210,7 +223,7 @@ test("given an API server that answers nothing, then the outcome is unknown and 
 });
 
 test("given a write that is not permitted, then it is said at once and the handle is taken back", async () => {
-  const world = commitWorld([blockObject()]);
+  const world = given([blockObject()]);
   const replica = world.replica();
   world.api.faults.add({ match: { verb: "patch", resource: "ipamblocks" }, effect: { kind: "status", code: 403 } });
   assert.equal(reasonOf(await commit(replica, [reserve(0, "c1")])), "Forbidden");
@@ -220,7 +233,7 @@ test("given a write that is not permitted, then it is said at once and the handl
 });
 
 test("given a handle that the API server will not have, then the others of the write go on without it", async () => {
-  const world = commitWorld([blockObject()]);
+  const world = given([blockObject()]);
   const replica = world.replica();
   const held0 = commit(replica, [reserve(0, "c0")]);
   const [bad, good] = [commit(replica, [reserve(1, "my_net.c1")]), commit(replica, [reserve(2, "c2")])];
@@ -237,14 +250,14 @@ test("given a handle somebody marked as deleted, then it is deleted and made ane
     metadata: { name: "c1" },
     spec: { handleID: "c1", block: {}, deleted: true },
   };
-  const world = commitWorld([blockObject(), marked]);
+  const world = given([blockObject(), marked]);
   const replica = world.replica();
   assert.deepEqual(resultsOf(await commit(replica, [reserve(0, "c1")])), ["applied"]);
   assert.deepEqual(handleCounts(world), { c1: { [cidr]: 1 } });
 });
 
 test("given 429 with Retry-After, then nothing is sent until then", async () => {
-  const world = commitWorld([blockObject()]);
+  const world = given([blockObject()]);
   const replica = world.replica();
   const effect = { kind: "status", code: 429, retryAfterSeconds: 3 } as const;
   world.api.faults.add({ match: { verb: "patch" }, effect, times: 1 });
@@ -254,7 +267,7 @@ test("given 429 with Retry-After, then nothing is sent until then", async () => 
 });
 
 test("given a locked datastore, then nothing is written", async () => {
-  const world = commitWorld([blockObject()]);
+  const world = given([blockObject()]);
   const replica = world.replica();
   const cluster = replica.store.get("cluster", "default");
   assert.ok(cluster);
@@ -264,7 +277,7 @@ test("given a locked datastore, then nothing is written", async () => {
 });
 
 test("the release that empties a block without owner deletes the block", async () => {
-  const world = commitWorld([blockObject(null)]);
+  const world = given([blockObject(null)]);
   const replica = world.replica();
   await commit(replica, [reserve(0, "c1")]);
   const answer = await commit(replica, [{ ordinal: 0, expect: held(blockIn(world), 0), become: null }]);
@@ -310,7 +323,7 @@ interface Done {
 test("two servers, two nodes, lost answers: what was acknowledged is so, no handle counts too little, blocks stay valid", async () => {
   await fc.assert(
     fc.asyncProperty(waves, fc.array(fault, { maxLength: 4 }), async (waves, faults) => {
-      const world = commitWorld([blockObject()]);
+      const world = given([blockObject()]);
       const replicas = [world.replica(), world.replica()] as const;
       for (const { verb, effect, times, skip } of faults)
         world.api.faults.add({ match: { verb }, effect, times, skip });
@@ -362,7 +375,7 @@ test("two servers, two nodes, lost answers: what was acknowledged is so, no hand
 });
 
 test("given a write that may still come, then an intent that meanwhile may not be applied is not called refused", async () => {
-  const world = commitWorld([blockObject("host:b")]);
+  const world = given([blockObject("host:b")]);
   const replica = world.replica();
   world.api.faults.add({ match: { verb: "patch" }, effect: { kind: "drop", when: "before" }, times: 1 });
   world.api.before = (request) => {
@@ -374,7 +387,7 @@ test("given a write that may still come, then an intent that meanwhile may not b
 });
 
 test("given a release whose handle cannot be lowered, then it is not acknowledged, and sent again it heals the handle", async () => {
-  const world = commitWorld([blockObject()]);
+  const world = given([blockObject()]);
   const [ours, other] = [world.replica(), world.replica()];
   await commit(ours, [reserve(0, "c1")]);
   const release: Intent = { ordinal: 0, expect: held(blockIn(world), 0), become: null };
@@ -394,7 +407,7 @@ test("given a handle that counts wrongly, when its address is found as wished, t
       metadata: { name: "c1" },
       spec: { handleID: "c1", block: { [cidr]: count, "10.9.0.0/29": 3 }, deleted: false },
     };
-    const world = commitWorld([blockObject(), handle]);
+    const world = given([blockObject(), handle]);
     const replica = world.replica();
     await commit(replica, [reserve(0, "c1")], { handles: "off" });
     assert.deepEqual(resultsOf(await commit(replica, [reserve(0, "c1")])), ["already"]);
@@ -403,7 +416,7 @@ test("given a handle that counts wrongly, when its address is found as wished, t
 });
 
 test("given handles that differ in case, then their common object counts both", async () => {
-  const world = commitWorld([blockObject()]);
+  const world = given([blockObject()]);
   const replica = world.replica();
   await commit(replica, [reserve(0, "Net.c1"), reserve(1, "net.c1")]);
   assert.deepEqual(handleCounts(world), { "Net.c1": { [cidr]: 2 } });
@@ -429,7 +442,7 @@ test("servers that die between any two requests: sent again to another one, a co
   };
   await fc.assert(
     fc.asyncProperty(fc.array(shift, { maxLength: 10, size: "max" }), async (shifts) => {
-      const world = commitWorld([blockObject(), handle]);
+      const world = given([blockObject(), handle]);
       // A server whose watches bring nothing: all it knows beyond the start are the answers to its own requests.
       const old = world.replica();
       for (const { changes, deaths, isOld } of shifts) {

@@ -1,14 +1,16 @@
 // Carries out intents: one write per block in flight, whatever arrives meanwhile travels in the next one; compare-and-swap, re-based on
 // conflicts, never taken for failed while its outcome is unknown. Leaves what intents mean to intents.ts, writing handles to handles.ts.
-import { isEmpty } from "../../shared/calico/block.ts";
+import { blockOwner, isEmpty } from "../../shared/calico/block.ts";
 import { blockPatch } from "../../shared/calico/codec.ts";
 import { blockName, handleName } from "../../shared/calico/names.ts";
-import { type Block, type BlockState, defaultIpamConfig } from "../../shared/calico/resources.ts";
+import { poolOf } from "../../shared/calico/pools.ts";
+import type { Block, BlockState } from "../../shared/calico/resources.ts";
 import type { BlockCidr, HandleId, Instant, NodeName, ResourceVersion } from "../../shared/kinds.ts";
 import type { Logger } from "../../shared/log.ts";
 import type { MetricHandles, serverMetrics } from "../../shared/metrics.ts";
 import type { Commit, Intent, IntentResult, Problem } from "../../shared/protocol/stream.ts";
-import { codeOf, type Desk, type Errand, failureIn, isRefusal, isUnknown } from "./desk.ts";
+import type { Affinities } from "./affinities.ts";
+import { codeOf, type Desk, type Errand, failureIn, isRefusal, isUnknown, isWorthAnotherTry } from "./desk.ts";
 import { countsIn, type Handles, hasObject } from "./handles.ts";
 import { applyIntents, applyToNothing, type Outcome, type Wish } from "./intents.ts";
 import { datastoreLocked, problemOf, tooSlow } from "./problems.ts";
@@ -40,6 +42,7 @@ interface Waiting {
 
 export class Committer {
   readonly #desk: Desk;
+  readonly #affinities: Affinities;
   readonly #handles: Handles;
   readonly #log: Logger;
   readonly #metrics: MetricHandles<typeof serverMetrics>;
@@ -48,8 +51,15 @@ export class Committer {
   readonly #trailing = new Set<Promise<void>>();
   readonly #idle: (() => void)[] = [];
 
-  constructor(desk: Desk, handles: Handles, log: Logger, metrics: MetricHandles<typeof serverMetrics>) {
+  constructor(
+    desk: Desk,
+    affinities: Affinities,
+    handles: Handles,
+    log: Logger,
+    metrics: MetricHandles<typeof serverMetrics>,
+  ) {
     this.#desk = desk;
+    this.#affinities = affinities;
     this.#handles = handles;
     this.#log = log;
     this.#metrics = metrics;
@@ -82,13 +92,14 @@ export class Committer {
     while (lane.length > 0) {
       const batch = takeBatch(lane);
       this.#metrics.commitBatchSize.observe(batch.reduce((sum, { request }) => sum + request.intents.length, 0));
-      const write = new Write(this.#desk, this.#handles, this.#log, block, batch);
+      const write = new Write(this.#desk, this.#affinities, this.#handles, this.#log, block, batch);
       const answers = await write.run();
       // The next write does not wait for the handles of this one: they are written in turn.
       const handles = write.bringHandles();
       for (const [index, waiting] of batch.entries()) {
         this.#trail(this.#answer(waiting, answers[index], handles[index]));
       }
+      this.#trail(this.#giveUp(block));
     }
     this.#lanes.delete(block);
     this.#tellIdle();
@@ -105,6 +116,19 @@ export class Committer {
     const said: CommitAnswer = answer.kind === "done" && problem !== undefined ? { kind: "problem", problem } : answer;
     this.#count(waiting, said);
     waiting.answer(said);
+  }
+
+  /** A block that its pool does not want here any more goes with its last address (spec 3.4). Nobody waits for it. */
+  async #giveUp(cidr: BlockCidr): Promise<void> {
+    const block = this.#desk.store.blockAt(cidr);
+    const owner = block && blockOwner(block);
+    if (block === undefined || owner === undefined || !this.#affinities.isUnwanted(block)) return;
+    const until = (this.#desk.clock.monotonic() + commitLimitMs) as Instant;
+    try {
+      await this.#affinities.release({ node: owner.name as NodeName, until }, block);
+    } catch (error) {
+      this.#log.warn("Could not give up an empty block", { block: cidr, err: failureIn(error) });
+    }
   }
 
   #trail(work: Promise<void>): void {
@@ -157,6 +181,7 @@ interface Line extends Wish {
 /** One batch of one block, from the first try to the last. */
 class Write {
   readonly #desk: Desk;
+  readonly #affinities: Affinities;
   readonly #handles: Handles;
   readonly #log: Logger;
   readonly #block: BlockCidr;
@@ -171,8 +196,16 @@ class Write {
   /** The version of the block on which a try was sent that may have been, or may yet be, carried out. */
   #uncertain: ResourceVersion | undefined;
 
-  constructor(desk: Desk, handles: Handles, log: Logger, block: BlockCidr, batch: readonly Waiting[]) {
+  constructor(
+    desk: Desk,
+    affinities: Affinities,
+    handles: Handles,
+    log: Logger,
+    block: BlockCidr,
+    batch: readonly Waiting[],
+  ) {
     this.#desk = desk;
+    this.#affinities = affinities;
     this.#handles = handles;
     this.#log = log;
     this.#block = block;
@@ -221,6 +254,11 @@ class Write {
       if (lines.length === 0) return null;
       const { next, outcomes } = this.#plan(base, lines);
       if (base !== undefined && next !== undefined) {
+        const settled = await this.#settleAffinity(base, lines, outcomes);
+        if (settled !== base) {
+          [base, isProven] = [settled, settled !== undefined];
+          continue;
+        }
         if (!(await this.#raiseHandles(lines, outcomes, [base, next]))) continue;
         const attempted = await this.#try(base, next);
         if (typeof attempted === "object") return this.#settle(lines, outcomes, attempted.written);
@@ -242,10 +280,34 @@ class Write {
 
   #plan(base: Block | undefined, lines: readonly Line[]): { next?: BlockState; outcomes: readonly Outcome[] } {
     if (base === undefined || base.deleted) return { outcomes: applyToNothing(lines) };
-    const { strictAffinity, ipCooldownSeconds } = this.#desk.store.get("config", "default") ?? defaultIpamConfig;
-    const rules = { strictAffinity, cooldownSeconds: ipCooldownSeconds, now: this.#desk.clock.wall() };
+    const { store, clock, config } = this.#desk;
+    const rules = {
+      strictAffinity: config.strictAffinity,
+      cooldownSeconds: config.ipCooldownSeconds,
+      now: clock.wall(),
+      isOpen: poolOf(store.sorted("pool"), base.cidr) !== undefined,
+    };
     const { next, outcomes } = applyIntents(base, lines, rules);
     return next === base ? { outcomes } : { next, outcomes };
+  }
+
+  /** Another version than `base`: the affinity had to be settled before an address is taken here, which rewrites the block, or has changed. */
+  async #settleAffinity(base: Block, lines: readonly Line[], outcomes: readonly Outcome[]): Promise<Block | undefined> {
+    const taking = lines.filter(
+      ({ node, intent }, index) =>
+        intent.become !== null && outcomes[index]?.result === "applied" && base.affinity === `host:${node}`,
+    );
+    const [first] = taking;
+    if (first === undefined || this.#affinities.isSettled(base)) return base;
+    try {
+      return await this.#affinities.settle({ node: first.node, until: this.#errand.until }, base);
+    } catch (error) {
+      if (!isWorthAnotherTry(error) || !(await this.#desk.pause(this.#errand, 1))) {
+        const problem = problemOf(error, `the claim of block ${this.#block}`);
+        for (const { request } of taking) this.#problems.set(request, problem);
+      }
+      return this.#read();
+    }
   }
 
   async #try(base: Block, next: BlockState): Promise<{ written: Block | undefined } | "conflict" | "unknown"> {

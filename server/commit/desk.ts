@@ -1,8 +1,18 @@
 // Where the server's writers meet the API: each request waits its turn, is repeated while it certainly was not carried out, and its
 // answer goes into the store. Leaves to its users what to do when an outcome is unknown, and what to write.
+import { collect } from "../../shared/calico/block.ts";
 import { readers } from "../../shared/calico/codec.ts";
 import { apiPath } from "../../shared/calico/names.ts";
-import type { ApiGroup, Kind, Meta, Objects } from "../../shared/calico/resources.ts";
+import {
+  type ApiGroup,
+  type Block,
+  type BlockState,
+  defaultIpamConfig,
+  type IpamConfig,
+  type Kind,
+  type Meta,
+  type Objects,
+} from "../../shared/calico/resources.ts";
 import { Failure, type Instant, type NodeName } from "../../shared/kinds.ts";
 import type { Clock, Random } from "../../shared/world.ts";
 import type { Store } from "../store/store.ts";
@@ -48,6 +58,15 @@ export class Desk {
   /** Calico's lock, set while its data is migrated or restored: nothing may be written (trap 76). */
   get locked(): boolean {
     return this.store.get("cluster", "default")?.datastoreReady !== true;
+  }
+
+  get config(): IpamConfig {
+    return this.store.get("config", "default") ?? defaultIpamConfig;
+  }
+
+  /** As Calico sees a block that it loads for use: what has cooled down is free. */
+  loaded(block: Block): BlockState {
+    return collect(block, { now: this.clock.wall(), cooldownSeconds: this.config.ipCooldownSeconds });
   }
 
   /** The object as it is now, from a consistent read. */

@@ -21,7 +21,7 @@ import { applyIntents, applyToNothing, type Rules, type Wish } from "./intents.t
 
 const first = 1_787_405_600_123_456_789n as Sequence;
 const now = Date.parse("2030-01-01T14:00:00Z") as UnixMs;
-const rules: Rules = { now, cooldownSeconds: 0, strictAffinity: false };
+const rules: Rules = { now, cooldownSeconds: 0, strictAffinity: false, isOpen: true };
 
 function block(affinity = "host:a"): BlockState {
   return newBlock({ cidr: "10.0.0.0/29" as BlockCidr, affinity, now, sequence: first });
@@ -93,6 +93,43 @@ test("given a cool-down, when an address is released, then it is neither held no
   assert.deepEqual(results(next, [wish(0, held(before, 0), null)], cooling), ["already"]);
   const later = { ...cooling, now: (now + 61_000) as UnixMs };
   assert.deepEqual(results(next, [wish(0, null, pod("p2"))], later), ["applied"]);
+});
+
+test("given a cool-down, then what was sent before the release hits nothing after it, though the address keeps its sequence", () => {
+  const cooling = { ...rules, cooldownSeconds: 60 };
+  const before = after(block(), wish(0, null, pod("p1")));
+  const stale = [
+    wish(0, held(before, 0), pod("p1")),
+    wish(0, held(before, 0), pod("p2")),
+    wish(0, held(before, 0), null),
+  ];
+  const released = applyIntents(before, [wish(0, held(before, 0), null)], cooling).next;
+  assert.equal(released.sequenceNumberForAllocation.get(0), first);
+  const later = { ...cooling, now: (now + 61_000) as UnixMs };
+  // The same attachment comes back to the same address: the holder's name is the same, the generation is another.
+  const again = applyIntents(released, [wish(0, null, { ...pod("p1"), attributes: { node: "a" } })], later).next;
+  for (const [state, when] of [
+    [released, cooling],
+    [released, later],
+    [again, later],
+  ] as const) {
+    for (const sent of stale) {
+      assert.notEqual(applyIntents(state, [sent], when).outcomes[0]?.result, "applied");
+    }
+  }
+});
+
+test("given a pool that is closed, then nothing new is taken, and what is held may change hands and be released", () => {
+  const before = after(block(), wish(0, null, pod("p1")), wish(1, null, pod("p2")));
+  const wishes = [
+    wish(2, null, pod("p3")),
+    wish(0, null, pod("p1")),
+    wish(0, held(before, 0), pod("p4")),
+    wish(1, held(before, 1), null),
+  ];
+  const closed = { isOpen: false };
+  assert.deepEqual(results(before, wishes.slice(0, 2), closed), ["refused", "already"]);
+  assert.deepEqual(results(before, wishes.slice(2), closed), ["applied", "applied"]);
 });
 
 test("when several addresses are released in one write, then they share one cool-down entry", () => {
@@ -211,7 +248,7 @@ test("whatever nodes wish and others write, the block stays valid and only what 
       let time = now;
       for (const step of steps) {
         time = (time + step.passMs) as UnixMs;
-        const rules: Rules = { now: time, cooldownSeconds: step.cooldownSeconds, strictAffinity };
+        const rules: Rules = { now: time, cooldownSeconds: step.cooldownSeconds, strictAffinity, isOpen: true };
         const wishes = step.wishes.map(({ node, ordinal, kind, handle }): Wish => {
           const become = kind === "release" ? null : pod(handle, node);
           const expect = kind === "reserve" ? null : held(state, ordinal);

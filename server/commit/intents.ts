@@ -5,10 +5,10 @@ import {
   bump,
   type Cooling,
   collect,
+  giveBack,
   holderOf,
   isFree,
   ownerAttributes,
-  release,
   retag,
   windowsReservedHandle,
 } from "../../shared/calico/block.ts";
@@ -27,6 +27,8 @@ export interface Wish {
 export interface Rules extends Cooling {
   /** Addresses of others' blocks may not be taken. */
   readonly strictAffinity: boolean;
+  /** The block lies in a pool that may be allocated from: what the asker saw may be old (spec 5.6). Addresses that are held stay so. */
+  readonly isOpen: boolean;
 }
 
 export interface Outcome {
@@ -51,8 +53,10 @@ export function applyIntents(block: BlockState, wishes: readonly Wish[], rules: 
     if (wish !== undefined) outcomes[index] = applyOne(draft, wish, rules);
   }
   if (draft.changed.size === 0) return { next: block, outcomes };
-  // All at once: Calico makes one cool-down entry per release, however many addresses it covers.
-  const next = release(draft.state, draft.released, rules);
+  // All at once: Calico makes one cool-down entry per release, however many addresses it covers. As by a DEL, an address keeps its sequence
+  // while it cools down, and still nothing under way can hit what comes after: an expectation names a holder, which a cooling address has
+  // none of, and the next holder's sequence is that of a later write.
+  const next = giveBack(draft.state, draft.released, rules);
   return { next: bump(next), outcomes };
 }
 
@@ -85,6 +89,7 @@ function applyOne(draft: Draft, { node, intent }: Wish, rules: Rules): Outcome {
   const pendingRelease = draft.released.includes(ordinal);
   if (pendingRelease ? become === null : isAlready(draft.state, ordinal, become)) return unchanged("already");
   if (draft.changed.has(ordinal) || !isExpected(draft.state, ordinal, intent.expect)) return unchanged("expectation");
+  if (intent.expect === null && !rules.isOpen) return unchanged("refused");
   if (!mayTouch(draft.state, node, ordinal, rules)) return unchanged("refused");
 
   const before = holderOf(draft.state, ordinal);

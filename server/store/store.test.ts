@@ -83,6 +83,7 @@ function affinity(name: string, rv: number, owner: string): Affinity {
     type: "host",
     state: "confirmed",
     deleted: false,
+    labelled: true,
   };
 }
 

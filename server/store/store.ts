@@ -1,5 +1,6 @@
 // The server's copy of the cluster: every watched object, projected, with the indexes that decisions need. Pure; fed by server/upstream
 // and by the answers to our own writes. Leaves to others where objects come from and who is told what (server/stream).
+import { blockOwner, type Cooling, collect, isEmpty } from "../../shared/calico/block.ts";
 import { blockName, handleName } from "../../shared/calico/names.ts";
 import { compareVersions } from "../../shared/calico/resource-version.ts";
 import {
@@ -11,6 +12,8 @@ import {
   type Objects,
   type Pool,
 } from "../../shared/calico/resources.ts";
+import { blockAtIndex, indexOfBlock } from "../../shared/calico/walk.ts";
+import { cidrOf } from "../../shared/ip/cidr.ts";
 import {
   type BlockCidr,
   type CidrText,
@@ -20,10 +23,12 @@ import {
   type NodeName,
   type ResourceVersion,
   type Uid,
+  type UnixMs,
 } from "../../shared/kinds.ts";
 import type { Clock } from "../../shared/world.ts";
 import { FreeSpace } from "./free-space.ts";
 import { Multimap } from "./multimap.ts";
+import { OrderedBlocks } from "./ordered-blocks.ts";
 import { sameValue } from "./same-value.ts";
 
 /** One object became another; without `before` it is new, without `after` it is gone. Another uid is told as gone, then new. */
@@ -83,6 +88,9 @@ export class Store {
   readonly #owners = new Multimap<BlockCidr>();
   readonly #affinities = new Multimap<string>();
   readonly #space = new FreeSpace();
+  readonly #roomy = new OrderedBlocks();
+  readonly #idle = new OrderedBlocks();
+  readonly #marked = new OrderedBlocks();
   readonly #listeners = new Set<(change: Change) => void>();
   readonly #untold: Change[] = [];
   #telling = false;
@@ -257,6 +265,45 @@ export class Store {
     return undefined;
   }
 
+  /**
+   * Blocks of the pool's size that have a free address or will have when one has cooled down, whoever owns them and if nobody does; once
+   * around from this index on, as Calico looks for one to borrow from. Load-balancer blocks are nobody's to borrow from (trap 83).
+   */
+  blocksWithRoom(pool: Pool, from: bigint): Iterable<Block> {
+    return this.#blocksOf(pool, from, this.#roomy);
+  }
+
+  /** Blocks of the pool's size that a node owns and nobody uses, or will have stopped to use when what cools down has. In the same order. */
+  idleBlocks(pool: Pool, from: bigint): Iterable<Block> {
+    return this.#blocksOf(pool, from, this.#idle);
+  }
+
+  /** Blocks in the pool, of any size, that somebody marked as deleted and has not deleted yet. */
+  markedBlocks(pool: Pool): Iterable<Block> {
+    return this.#found(this.#marked.around(pool.cidr, cidrOf(pool.cidr).base));
+  }
+
+  *#blocksOf(pool: Pool, from: bigint, blocks: OrderedBlocks): Generator<Block> {
+    const start = cidrOf(blockAtIndex(pool, from)).base;
+    for (const block of this.#found(blocks.around(pool.cidr, start))) {
+      if (indexOfBlock(pool, block.cidr) !== undefined) yield block;
+    }
+  }
+
+  *#found(cidrs: Iterable<BlockCidr>): Generator<Block> {
+    for (const cidr of cidrs) {
+      const block = this.blockAt(cidr);
+      if (block !== undefined) yield block;
+    }
+  }
+
+  /** A block object overlaps this range, whatever its size, soft-deleted and unread ones included. */
+  isTaken(range: BlockCidr): boolean {
+    return (
+      this.#space.firstFree(range, cidrOf(range).prefix, 0n) === undefined || this.unread("block").has(blockName(range))
+    );
+  }
+
   freshness(kind: Kind): Freshness {
     const { version, open, heardAt, synced, listedAt: wholeSince } = this.#table(kind);
     const silenceMs = this.#clock.monotonic() - heardAt;
@@ -333,6 +380,9 @@ export class Store {
     this.#stakes.move(cidr, stakesIn(before), stakesIn(after));
     if (before === undefined) this.#space.add(cidr);
     if (after === undefined) this.#space.remove(cidr);
+    list(this.#roomy, cidr, after !== undefined && mayHaveRoom(after));
+    list(this.#idle, cidr, after !== undefined && mayBeIdle(after));
+    list(this.#marked, cidr, after?.deleted === true);
   }
 
   #setUnread(kind: Kind, name: string, unread: Unread | undefined): void {
@@ -422,3 +472,20 @@ export function stakesIn(block: Block | undefined): ReadonlySet<NodeName> {
 function setOf(key: string | undefined): ReadonlySet<string> {
   return new Set(key === undefined ? [] : [key]);
 }
+
+function list(blocks: OrderedBlocks, cidr: BlockCidr, belongs: boolean): void {
+  if (belongs) blocks.add(cidr);
+  else blocks.remove(cidr);
+}
+
+function mayHaveRoom(block: Block): boolean {
+  if (block.deleted || blockOwner(block)?.type === "virtual") return false;
+  return block.unallocated.length > 0 || block.attributes.some(({ releasedAt }) => releasedAt !== undefined);
+}
+
+function mayBeIdle(block: Block): boolean {
+  return !block.deleted && blockOwner(block)?.type === "host" && isEmpty(collect(block, cooledDown));
+}
+
+/** As if all that cools down had: the cool-down is told by the clock, which no index follows. */
+const cooledDown: Cooling = { now: Number.MAX_SAFE_INTEGER as UnixMs, cooldownSeconds: 0 };

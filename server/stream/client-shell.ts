@@ -11,6 +11,7 @@ import type { Logger } from "../../shared/log.ts";
 import {
   blockToWire,
   type Claim,
+  type ClaimBlock,
   type ClientMessage,
   type Commit,
   clientMessage,
@@ -255,11 +256,7 @@ export class Client {
         void this.#claim(message);
         break;
       case "claim-block":
-        this.#send("ack", {
-          type: "claimed",
-          id: message.id,
-          problem: problem("Internal", "this server claims no block by its CIDR"),
-        });
+        void this.#claim(message);
         break;
       case "index":
         this.#send("ack", {
@@ -329,15 +326,25 @@ export class Client {
     this.#parts.due(this);
   }
 
-  async #claim({ id, pools, full }: Claim): Promise<void> {
-    const refusal = this.#refusal();
+  async #claim(message: Claim | ClaimBlock): Promise<void> {
+    const { id } = message;
+    const refusal =
+      this.#refusal() ??
+      (message.type === "claim-block" && !isBlock(message.block) ? notACidr(message.block) : undefined);
     const node = this.identity.node;
     if (refusal !== undefined || node === undefined) {
       return this.#send("ack", { type: "claimed", id, problem: refusal ?? observersOnlyLook });
     }
     this.#outstanding++;
-    const request = { node, pools: pools as PoolName[], full: new Set(full as BlockCidr[]) };
-    const answer = await this.#parts.claims.claim(request);
+    const { claims } = this.#parts;
+    const answer = await (message.type === "claim"
+      ? claims.claim({
+          node,
+          pools: message.pools as PoolName[],
+          full: new Set(message.full as BlockCidr[]),
+          borrow: message.borrow ?? false,
+        })
+      : claims.claimBlock({ node, pool: message.pool as PoolName, block: message.block as BlockCidr }));
     this.#outstanding--;
     this.#claimed(id, answer);
     this.#closeWhenAnswered();
@@ -346,7 +353,8 @@ export class Client {
   #claimed(id: number, answer: ClaimAnswer): void {
     if (answer.kind === "problem") return this.#send("ack", { type: "claimed", id, problem: answer.problem });
     const told = this.#session?.answered(answer.block).block ?? answer.block;
-    this.#send("ack", { type: "claimed", id, block: blockToWire(told) });
+    const borrowed = answer.isBorrowed && { borrowed: true };
+    this.#send("ack", { type: "claimed", id, block: blockToWire(told), ...borrowed });
     this.#parts.due(this);
   }
 

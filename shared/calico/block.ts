@@ -96,9 +96,15 @@ export function release(state: BlockState, ordinals: readonly number[], cooling:
   return released(state, held, cooling, state.sequenceNumber);
 }
 
-/** Releases as a CNI DEL does: all that the handle holds; the sequences of the ordinals stay (spec 2.1). */
+/** Releases as a CNI DEL does: the sequences of the ordinals stay while they cool down (spec 2.1). */
+export function giveBack(state: BlockState, ordinals: readonly number[], cooling: Cooling): BlockState {
+  const held = ordinals.filter((ordinal) => holderOf(state, ordinal) !== undefined);
+  return released(state, held, cooling, undefined);
+}
+
+/** All that the handle holds. */
 export function releaseByHandle(state: BlockState, handle: HandleId, cooling: Cooling): BlockState {
-  return released(state, ordinalsOfHandle(state, handle), cooling, undefined);
+  return giveBack(state, ordinalsOfHandle(state, handle), cooling);
 }
 
 /** Takes the owner away from a block that still has addresses in use (spec 3.5). */

@@ -23,7 +23,15 @@ import {
   texts,
   unreadable,
 } from "./fields.ts";
-import { affinityLabels, affinityName, blockName, handleName, resourceOf } from "./names.ts";
+import {
+  affinityLabels,
+  affinityName,
+  affinityTypeLabel,
+  blockName,
+  handleName,
+  hostnameLabel,
+  resourceOf,
+} from "./names.ts";
 import type {
   Affinity,
   AffinityState,
@@ -77,14 +85,18 @@ export const readBlock: Reader<Block> = reader((raw, meta) => {
 
 export const readAffinity: Reader<Affinity> = reader((raw, meta) => {
   const spec = record(raw, "spec");
-  return {
+  const affinity = {
     ...meta,
     cidr: blockCidr(spec).text as BlockCidr,
     node: requiredText(spec, "node"),
     type: oneOf(spec, "type", ["host", "virtual"], "host"),
     state: oneOf(spec, "state", ["confirmed", "pending", "pendingDeletion", ""], ""),
     deleted: deletedMark(spec),
-  };
+  } as const;
+  const labels = record(record(raw, "metadata"), "labels");
+  // The hash is not computed again for every row: nobody writes another node's.
+  const labelled = labels[affinityTypeLabel] === affinity.type && labels[hostnameLabel] !== undefined;
+  return { ...affinity, labelled };
 });
 
 export const readHandle: Reader<Handle> = reader((raw, meta) => {

@@ -44,11 +44,14 @@ export function isWarmHandle(handle: HandleId): boolean {
   return handle.startsWith(warmPrefix);
 }
 
+export const affinityTypeLabel = "projectcalico.org/affinity-type";
+export const hostnameLabel = "projectcalico.org/hostname-hash";
+
 export function affinityLabels(affinity: Pick<Affinity, "node" | "cidr" | "type">): Record<string, string> {
   // Sorted by key: the same text also goes into an annotation, as Go prints a map.
   return {
-    "projectcalico.org/affinity-type": affinity.type,
-    "projectcalico.org/hostname-hash": base32(sha3_256(utf8ToBytes(affinity.node))),
+    [affinityTypeLabel]: affinity.type,
+    [hostnameLabel]: base32(sha3_256(utf8ToBytes(affinity.node))),
     "projectcalico.org/ip-version": affinity.cidr.includes(":") ? "6" : "4",
   };
 }

@@ -83,6 +83,8 @@ export interface Affinity extends Meta {
   readonly type: "host" | "virtual";
   readonly state: AffinityState;
   readonly deleted: boolean;
+  /** It bears the labels by which Calico lists a node's rows; very old ones do not (spec 1.8). */
+  readonly labelled: boolean;
 }
 
 export interface Handle extends Meta {

@@ -26,7 +26,7 @@ export interface ModelPool {
   readonly blockSize: number;
 }
 
-const rules = { now: 0 as UnixMs, cooldownSeconds: 0, strictAffinity: false };
+const rules = { now: 0 as UnixMs, cooldownSeconds: 0, strictAffinity: false, isOpen: true };
 
 export class CalicoApi {
   readonly blocks = new Map<BlockCidr, Block>();
