@@ -19,11 +19,15 @@ test("an explanation says what, for whom, why, the reason, the request and the n
   );
 });
 
-test("without object, request and next step nothing is left of them", () => {
+test("without object and request nothing is left of them; without a better next step there is the reason's own", () => {
   assert.equal(
     explain({ what: "cannot read", why: "403", reason: "Forbidden" }),
-    "cannot read: 403 (reason Forbidden)",
+    "cannot read: 403 (reason Forbidden). Apply the ClusterRole of this version of the chart",
   );
+});
+
+test("every reason has a next step", () => {
+  for (const reason of reasons) assert.match(explain({ what: "x", why: "y", reason }), /\)\. [A-Z]\w+ /);
 });
 
 test("a cause that is too long is shortened, and what to do still stands at the end", () => {

@@ -26,6 +26,34 @@ export const reasons = [
 ] as const;
 export type Reason = (typeof reasons)[number];
 
+/** What to do when whoever explains knows nothing better. For the person on call: who acts, on what. */
+const remedies: Readonly<Record<Reason, string>> = {
+  PoolExhausted: "Add an IPPool for these pods, or delete pods that are not needed",
+  NoPoolSelected: "Check the pools' nodeSelector and namespaceSelector against the labels of this node and namespace",
+  PoolDisabled: "Enable the IPPool, or ask for another one",
+  BlockLimitReached: "Raise maxBlocksPerHost in IPAMConfig, or move pods to other nodes",
+  StrictAffinity:
+    "Add an IPPool or free whole blocks: strictAffinity in IPAMConfig forbids addresses of other nodes' blocks",
+  AddressReserved: "Ask for another address, or change the IPReservation",
+  AddressInUse: "Ask for another address, or delete the pod that holds this one",
+  AddressOutsidePool: "Ask for an address inside an enabled IPPool",
+  HandleLimit: "Release the addresses that the handle holds",
+  AgentAway: "Check that cattail-agent runs on this node",
+  AgentStarting: "The runtime will try again; if this lasts, look at the agent's log and at its readiness",
+  LeaseExpired: "Check the way from this node to the cache servers",
+  ServerAway: "Check that cattail-server runs and that this node reaches it; the runtime will try again",
+  CommitTimeout:
+    "The runtime will try again; if this lasts, look at the API server's latency and at the log of cattail-server",
+  DatastoreLocked:
+    "Wait until the migration or restore is over, or set datastoreReady in ClusterInformation default to true",
+  Forbidden: "Apply the ClusterRole of this version of the chart",
+  BadRequest: "Correct the network configuration or the runtime's request",
+  BadAnnotation: "Correct the annotation of the pod or its namespace",
+  BadConfig: "Correct the configuration",
+  DiskFull: "Make room on the disk of the agent's state directory",
+  Internal: "Report this as a bug, with the log lines of this request",
+};
+
 /** `<what> for <object>: <why with numbers> (reason <Reason>, request <id>). <Next step>`. */
 export interface Explanation {
   readonly what: string;
@@ -33,6 +61,7 @@ export interface Explanation {
   readonly why: string;
   readonly reason: Reason;
   readonly request?: string;
+  /** Better than what the reason alone suggests. */
   readonly next?: string;
 }
 
@@ -45,7 +74,7 @@ export function explain(explanation: Explanation): string {
   const head = explanation.what + (explanation.object === undefined ? "" : ` for ${explanation.object}`);
   const request = explanation.request === undefined ? "" : `, request ${explanation.request}`;
   const mark = ` (reason ${explanation.reason}${request})`;
-  const tail = explanation.next === undefined ? mark : `${mark}. ${explanation.next}`;
+  const tail = `${mark}. ${explanation.next ?? remedies[explanation.reason]}`;
   const whole = `${head}: ${explanation.why}${tail}`;
   if (whole.length <= maxMessageChars) return whole;
   const room = maxMessageChars - `${head}: `.length - tail.length;

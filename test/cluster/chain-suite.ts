@@ -8,6 +8,7 @@ import { Cluster, ipPool, prepare } from "./cluster.ts";
 import { temporaryFolder } from "./daemon.ts";
 import { inParallel } from "./pool-of-work.ts";
 import { type CniOutcome, newSandbox, type Runtime, type Sandbox } from "./runtime.ts";
+import { settled } from "./settled.ts";
 
 const namespace = "demo";
 const nodes = ["node-a", "node-b", "node-c"];
@@ -152,19 +153,4 @@ async function retryAsKubelet(pod: Pod, first: CniOutcome): Promise<readonly str
 
 async function someAllocated(seen: () => Promise<Allocations>, count: number): Promise<void> {
   while ((await seen()).owners.size < count);
-}
-
-/** What is written after the answer (handles, the stream's news) has until then to arrive. */
-const settleLimitMs = 20_000;
-
-async function settled(holds: () => Promise<void>): Promise<void> {
-  const deadline = performance.now() + settleLimitMs;
-  for (;;) {
-    try {
-      return await holds();
-    } catch (cause) {
-      if (performance.now() > deadline) throw cause;
-      await new Promise((resolve) => setTimeout(resolve, 50));
-    }
-  }
 }

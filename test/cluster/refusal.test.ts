@@ -1,0 +1,4 @@
+import { startEmbedded } from "./embedded.ts";
+import { refusalTests } from "./refusal-suite.ts";
+
+refusalTests(startEmbedded);
