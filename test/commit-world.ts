@@ -10,31 +10,34 @@ import { Store } from "../server/store/store.ts";
 import type { Api } from "../server/upstream/api.ts";
 import { readers } from "../shared/calico/codec.ts";
 import { resourceOf } from "../shared/calico/names.ts";
-import { kinds, type Objects } from "../shared/calico/resources.ts";
+import { type ApiGroup, kinds, type Objects } from "../shared/calico/resources.ts";
 import type { ResourceVersion } from "../shared/kinds.ts";
 import { createLog, type Logger } from "../shared/log.ts";
 import { type MetricHandles, serverMetrics } from "../shared/metrics.ts";
-import type { Clock } from "../shared/world.ts";
 import { type DirectApi, directApi } from "./direct-api.ts";
-import { manualClock, seededRandom } from "./manual-world.ts";
+import { type ManualClock, manualClock, seededRandom } from "./manual-world.ts";
 
 export interface CommitWorld {
   readonly api: DirectApi;
-  readonly clock: Clock;
+  readonly clock: ManualClock;
   /** Another server of the same cluster; its own door to the API, if that is to be another. */
   replica(through?: Api): Replica;
 }
 
 export interface Replica {
   readonly store: Store;
+  readonly desk: Desk;
+  readonly affinities: Affinities;
   readonly committer: Committer;
   readonly claims: Claims;
-  /** Brings the store up to date, as the watches would. */
+  /** Brings the store up to date, as new lists would. */
   sync(): void;
+  /** Brings the store up to date, or these kinds of it, as open watches would. */
+  watch(...only: readonly Kind[]): void;
 }
 
 /** Whoever waits is woken as soon as nothing else is left to do, and the time has passed. */
-export function impatientClock(): Clock {
+export function impatientClock(): ManualClock {
   const manual = manualClock();
   return {
     ...manual,
@@ -46,25 +49,27 @@ export function impatientClock(): Clock {
   };
 }
 
-export function commitWorld(seed: readonly unknown[] = [], seedOfRandom = 1): CommitWorld {
+export function commitWorld(seed: readonly unknown[] = [], seedOfRandom = 1, group: ApiGroup = "crd"): CommitWorld {
   const clock = impatientClock();
   const random = seededRandom(seedOfRandom);
-  const api = directApi(clock, random);
-  api.server.seed([clusterInformation, ...seed]);
+  const api = directApi(clock, random, group);
+  api.server.seed([clusterInformation(group), ...seed]);
   return {
     api,
     clock,
     replica(through = api) {
       const store = new Store(clock);
-      const parts = { api: through, group: "crd", store, limiter: new FairLimiter(8, clock), clock, random } as const;
+      const parts = { api: through, group, store, limiter: new FairLimiter(8, clock), clock, random } as const;
       const desk = new Desk({ ...parts, onSetback: () => {} });
       const affinities = new Affinities(desk);
       const replica: Replica = {
         store,
+        desk,
+        affinities,
         committer: new Committer(desk, affinities, new Handles(desk), silent, uncounted),
         claims: new Claims(desk, affinities, random, silent, uncounted),
         sync: () => {
-          for (const kind of kinds) fill(store, api, kind);
+          for (const kind of kinds) fill(store, api, kind, group);
         },
       };
       replica.sync();
@@ -73,12 +78,10 @@ export function commitWorld(seed: readonly unknown[] = [], seedOfRandom = 1): Co
   };
 }
 
-export const clusterInformation = {
-  apiVersion: "crd.projectcalico.org/v1",
-  kind: "ClusterInformation",
-  metadata: { name: "default" },
-  spec: { datastoreReady: true, clusterGUID: "test" },
-};
+function clusterInformation(group: ApiGroup): unknown {
+  const { apiVersion, kind } = resourceOf(group, "cluster");
+  return { apiVersion, kind, metadata: { name: "default" }, spec: { datastoreReady: true, clusterGUID: "test" } };
+}
 
 export interface MortalApi extends Api {
   /** Resolves when the server behind it has gone. */
@@ -105,15 +108,20 @@ export function mortal(api: Api, requests: number, isLastCarriedOut: boolean): M
   };
 }
 
-function fill<K extends keyof Objects>(store: Store, api: DirectApi, kind: K): void {
-  const objects = api.server.objects(resourceOf("crd", kind).plural).flatMap((raw) => {
-    const reading = readers[kind](raw, "crd");
+function fill<K extends keyof Objects>(store: Store, api: DirectApi, kind: K, group: ApiGroup): void {
+  const objects = api.server.objects(resourceOf(group, kind).plural).flatMap((raw) => {
+    const reading = readers[kind](raw, group);
     return reading.ok ? [reading.object] : [];
   });
   store.replace(kind, objects, String(api.server.store.version) as ResourceVersion);
 }
 
-const silent: Logger = createLog({ level: "error", format: "json", clock: manualClock(), write: () => {} }).logger;
+export const silent: Logger = createLog({
+  level: "error",
+  format: "json",
+  clock: manualClock(),
+  write: () => {},
+}).logger;
 
 const ignore = { inc: () => {}, set: () => {}, observe: () => {}, clear: () => {} };
 const uncounted = Object.fromEntries(

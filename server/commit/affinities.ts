@@ -70,6 +70,17 @@ export class Affinities {
     return true;
   }
 
+  /** Undoes what a claim has begun and nobody will finish. False: the block is used by now, so the claim was no failure. */
+  async abandon(errand: Errand, row: Affinity): Promise<boolean> {
+    // What the row stands for decides, and the store's word may be old.
+    const block = await this.#desk.read(errand, "block", blockName(row.cidr));
+    const isOwn = block?.deleted === false && block.affinity === `host:${row.node}`;
+    if (isOwn && !row.deleted) return isEmpty(this.#desk.loaded(block)) && this.release(errand, block);
+    if (row.deleted) await this.finish(errand, "affinity", row);
+    else await this.#deleteRow(errand, row);
+    return true;
+  }
+
   /** An empty block whose pool does not choose its owner any more (spec 3.4). */
   isUnwanted(block: Block): boolean {
     const owner = blockOwner(block);

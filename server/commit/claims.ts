@@ -5,7 +5,7 @@ import { affinityName } from "../../shared/calico/names.ts";
 import { byName, isUsable } from "../../shared/calico/pools.ts";
 import type { Affinity, Block, Pool } from "../../shared/calico/resources.ts";
 import { cidrAround, cidrOf, contains, familyOf } from "../../shared/ip/cidr.ts";
-import type { BlockCidr, Instant, NodeName, PoolName } from "../../shared/kinds.ts";
+import { type BlockCidr, Failure, type Instant, type NodeName, type PoolName } from "../../shared/kinds.ts";
 import type { Logger } from "../../shared/log.ts";
 import type { MetricHandles, serverMetrics } from "../../shared/metrics.ts";
 import type { Problem } from "../../shared/protocol/stream.ts";
@@ -134,7 +134,8 @@ export class Claims {
     if (marked !== undefined) await this.#affinities.finish(errand, "block", marked);
     if (this.#desk.store.isTaken(cidr)) return refused(overlapped(cidr));
     const taken = await this.#affinities.claim(errand, cidr);
-    return taken === undefined ? this.#block(errand, poolName, cidr) : claimed(taken);
+    if (taken === undefined) throw lostTo(cidr);
+    return claimed(taken);
   }
 
   #covering(cidr: BlockCidr): Block | undefined {
@@ -238,7 +239,8 @@ class Claim {
 
   async #claim(cidr: BlockCidr): Promise<ClaimAnswer> {
     const taken = await this.#affinities.claim(this.#errand, cidr);
-    return taken === undefined ? refused(exhausted(this.#pools)) : claimed(taken);
+    if (taken === undefined) throw lostTo(cidr);
+    return claimed(taken);
   }
 
   /** What is marked as deleted keeps its place until somebody deletes it. */
@@ -258,6 +260,11 @@ class Claim {
 
 function claimed({ block, isNew }: Taken): ClaimAnswer {
   return { kind: "claimed", block, isNew, isBorrowed: false };
+}
+
+/** Another node was quicker: all is decided afresh. */
+function lostTo(cidr: BlockCidr): Failure {
+  return new Failure("api-conflict", `block ${cidr} went to another node`);
 }
 
 function noPool(names: readonly PoolName[]): Problem {
