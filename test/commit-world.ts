@@ -10,7 +10,7 @@ import { Store } from "../server/store/store.ts";
 import type { Api } from "../server/upstream/api.ts";
 import { readers } from "../shared/calico/codec.ts";
 import { resourceOf } from "../shared/calico/names.ts";
-import { type ApiGroup, kinds, type Objects } from "../shared/calico/resources.ts";
+import { type ApiGroup, type Kind, kinds, type Objects } from "../shared/calico/resources.ts";
 import type { ResourceVersion } from "../shared/kinds.ts";
 import { createLog, type Logger } from "../shared/log.ts";
 import { type MetricHandles, serverMetrics } from "../shared/metrics.ts";
@@ -71,6 +71,9 @@ export function commitWorld(seed: readonly unknown[] = [], seedOfRandom = 1, gro
         sync: () => {
           for (const kind of kinds) fill(store, api, kind, group);
         },
+        watch: (...only) => {
+          for (const kind of only.length === 0 ? kinds : only) follow(store, api, kind, group);
+        },
       };
       replica.sync();
       return replica;
@@ -108,12 +111,30 @@ export function mortal(api: Api, requests: number, isLastCarriedOut: boolean): M
   };
 }
 
-function fill<K extends keyof Objects>(store: Store, api: DirectApi, kind: K, group: ApiGroup): void {
-  const objects = api.server.objects(resourceOf(group, kind).plural).flatMap((raw) => {
+function fill<K extends Kind>(store: Store, api: DirectApi, kind: K, group: ApiGroup): void {
+  store.replace(kind, objectsIn(api, kind, group), versionOf(api));
+}
+
+function follow<K extends Kind>(store: Store, api: DirectApi, kind: K, group: ApiGroup): void {
+  const objects = objectsIn(api, kind, group);
+  const uids = new Set(objects.map(({ uid }) => uid));
+  for (const { name, uid } of [...store.all(kind).values()]) {
+    if (!uids.has(uid)) store.remove(kind, name, { uid, resourceVersion: versionOf(api) });
+  }
+  for (const object of objects) store.put(kind, object);
+  store.opened(kind);
+  store.bookmark(kind, versionOf(api));
+}
+
+function objectsIn<K extends Kind>(api: DirectApi, kind: K, group: ApiGroup): Objects[K][] {
+  return api.server.objects(resourceOf(group, kind).plural).flatMap((raw) => {
     const reading = readers[kind](raw, group);
     return reading.ok ? [reading.object] : [];
   });
-  store.replace(kind, objects, String(api.server.store.version) as ResourceVersion);
+}
+
+function versionOf(api: DirectApi): ResourceVersion {
+  return String(api.server.store.version) as ResourceVersion;
 }
 
 export const silent: Logger = createLog({
