@@ -5,7 +5,7 @@ import fc from "fast-check";
 import { checkBlock, holderOf, newBlock } from "../../shared/calico/block.ts";
 import { newAffinityObject, newBlockObject, readBlock } from "../../shared/calico/codec.ts";
 import { resourceOf } from "../../shared/calico/names.ts";
-import { type Block, defaultIpamConfig, type Kind } from "../../shared/calico/resources.ts";
+import { type AffinityState, type Block, defaultIpamConfig, type Kind } from "../../shared/calico/resources.ts";
 import { printLossless } from "../../shared/json/lossless.ts";
 import type { BlockCidr, NodeName, ResourceVersion, Sequence, Uid, UnixMs } from "../../shared/kinds.ts";
 import type { Expectation, Intent, IntentResult } from "../../shared/protocol/stream.ts";
@@ -494,5 +494,105 @@ for (const group of ["crd", "v3"] as const)
         }),
         { numRuns: 200 },
       );
+    });
+
+    /** A node's row as a crash or an old release may have left it; null: none. */
+    function rowObject(state: AffinityState | null, more: { labels?: object; deleted?: boolean } = {}): unknown[] {
+      if (state === null) return [];
+      const made = Object(newAffinityObject(group, { cidr, node: "a", state, type: "host" }));
+      const metadata = more.labels === undefined ? made.metadata : { name: made.metadata.name, labels: more.labels };
+      const deleted = group === "crd" ? String(more.deleted ?? false) : (more.deleted ?? false);
+      return [{ ...made, metadata, spec: { ...made.spec, deleted } }];
+    }
+
+    function rowsIn(world: CommitWorld): unknown[] {
+      return stored(world, "blockaffinities").map(({ metadata, spec }) => [
+        Object(spec).state,
+        String(Object(spec).deleted),
+        Object.keys(Object(metadata).labels ?? {}).length,
+      ]);
+    }
+
+    test("given an affinity that is not settled, then it is before the first address is taken, and the block is rewritten", async () => {
+      const cases: Record<string, unknown[]> = {
+        missing: rowObject(null),
+        pending: rowObject("pending"),
+        "being deleted": rowObject("pendingDeletion"),
+        "marked as deleted": rowObject("confirmed", { deleted: true }),
+        "without state and labels": rowObject("", { labels: {} }),
+      };
+      for (const [what, rows] of Object.entries(cases)) {
+        const world = commitWorld([ipPool, ...rows, blockObject()], 1, group);
+        const replica = world.replica();
+        assert.deepEqual(resultsOf(await commit(replica, [reserve(0, "c1")])), ["applied"], what);
+        assert.deepEqual(rowsIn(world), [["confirmed", "false", 3]], what);
+        assert.deepEqual(held(blockIn(world), 0), { handle: "c1", sequence: String(first + 1n) }, what);
+        const ofBlock = world.api.requests.filter((request) => /blockaff|patch ipamblocks/.test(request)).slice(-3);
+        const [row, block] = ["patch blockaffinities/a-10-0-0-0-29", `patch ipamblocks/${name}`];
+        assert.deepEqual(ofBlock, [block, row, block], what);
+        world.api.requests.length = 0;
+        await commit(replica, [reserve(1, "c2")]);
+        assert.equal(world.api.requests.length, 2, what);
+      }
+    });
+
+    test("given a confirmed affinity without labels, then it gets them and the block is not rewritten for it", async () => {
+      const world = commitWorld([ipPool, ...rowObject("confirmed", { labels: {} }), blockObject()], 1, group);
+      await commit(world.replica(), [reserve(0, "c1")]);
+      assert.deepEqual(rowsIn(world), [["confirmed", "false", 3]]);
+      assert.equal(blockIn(world).sequenceNumber, first + 1n);
+    });
+
+    test("a release and a borrower leave the affinity alone", async () => {
+      const world = commitWorld([ipPool, ...rowObject("pendingDeletion"), blockObject()], 1, group);
+      const replica = world.replica();
+      assert.deepEqual(resultsOf(await commit(replica, [reserve(0, "c1", "b")], { node: "b" })), ["applied"]);
+      const expect = held(blockIn(world), 0);
+      assert.deepEqual(resultsOf(await commit(replica, [{ ordinal: 0, expect, become: null }], { node: "b" })), [
+        "applied",
+      ]);
+      assert.deepEqual(rowsIn(world), [["pendingDeletion", "false", 3]]);
+    });
+
+    test("given an affinity that may not be written, then no address is taken and those that are released are", async () => {
+      const world = commitWorld([ipPool, ...rowObject("confirmed"), blockObject()], 1, group);
+      await commit(world.replica(), [reserve(0, "c1")]);
+      world.api.server.seed(rowObject("pending"));
+      const replica = world.replica();
+      world.api.faults.add({ match: { resource: "blockaffinities" }, effect: { kind: "status", code: 403 } });
+      const blocking = commit(replica, [reserve(5, "x1", "b")], { node: "b" });
+      const taking = commit(replica, [reserve(1, "c2")]);
+      const releasing = commit(replica, [{ ordinal: 0, expect: held(blockIn(world), 0), become: null }]);
+      assert.deepEqual(resultsOf(await blocking), ["applied"]);
+      assert.equal(reasonOf(await taking), "Forbidden");
+      assert.deepEqual(resultsOf(await releasing), ["applied"]);
+      assert.equal(held(blockIn(world), 1), null);
+    });
+
+    test("given a pool that is disabled, terminating or gone, then no free address is taken from its blocks", async () => {
+      const closed = {
+        disabled: [{ ...ipPool, spec: { ...ipPool.spec, disabled: true } }],
+        terminating: [{ ...ipPool, metadata: { name: "pool", deletionTimestamp: "2030-01-01T13:00:00Z" } }],
+        gone: [],
+      };
+      for (const [what, pools] of Object.entries(closed)) {
+        const world = commitWorld([...pools, ...rowObject("confirmed"), blockObject()], 1, group);
+        assert.deepEqual(resultsOf(await commit(world.replica(), [reserve(0, "c1")])), ["refused"], what);
+        assert.deepEqual(handleCounts(world), {}, what);
+      }
+    });
+
+    test("given a pool that does not choose the node any more, then the block goes with its last address", async () => {
+      const zoned = { ...ipPool, spec: { ...ipPool.spec, nodeSelector: 'zone == "a"' } };
+      const node = { apiVersion: "v1", kind: "Node", metadata: { name: "a", labels: { zone: "b" } } };
+      const world = commitWorld([zoned, node, ...rowObject("confirmed"), blockObject()], 1, group);
+      const replica = world.replica();
+      await commit(replica, [reserve(0, "c1"), reserve(1, "c2")]);
+      await commit(replica, [{ ordinal: 0, expect: held(blockIn(world), 0), become: null }]);
+      await replica.committer.idle();
+      assert.equal(stored(world, "ipamblocks").length, 1);
+      await commit(replica, [{ ordinal: 1, expect: held(blockIn(world), 1), become: null }]);
+      await replica.committer.idle();
+      assert.deepEqual([stored(world, "ipamblocks"), rowsIn(world), handleCounts(world)], [[], [], {}]);
     });
   });
