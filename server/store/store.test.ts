@@ -59,6 +59,8 @@ interface BlockOptions {
   /** Nodes that hold an address in it. */
   readonly holders?: readonly string[];
   readonly deleted?: boolean;
+  readonly isCooling?: boolean;
+  readonly hasRoom?: boolean;
 }
 function block(cidr: string, rv: number, options: BlockOptions = {}): Block {
   const holders = options.holders ?? [];
@@ -66,9 +68,16 @@ function block(cidr: string, rv: number, options: BlockOptions = {}): Block {
     ...meta(blockName(cidr as BlockCidr), rv, options.uid),
     cidr: cidr as BlockCidr,
     ...(options.affinity !== undefined && { affinity: options.affinity }),
-    allocations: holders.map((_, i) => i),
-    unallocated: [],
-    attributes: holders.map((holder) => ({ secondary: { node: holder } })),
+    allocations: [
+      ...holders.keys(),
+      ...(options.isCooling ? [holders.length] : []),
+      ...(options.hasRoom ? [null] : []),
+    ],
+    unallocated: options.hasRoom ? [holders.length + (options.isCooling ? 1 : 0)] : [],
+    attributes: [
+      ...holders.map((holder) => ({ secondary: { node: holder } })),
+      ...(options.isCooling ? [{ releasedAt: "2030-01-01T00:00:00Z" }] : []),
+    ],
     sequenceNumber: 1n as Sequence,
     sequenceNumberForAllocation: new Map(holders.map((_, i) => [i, BigInt(i) as Sequence])),
     deleted: options.deleted ?? false,
@@ -323,9 +332,12 @@ const anyBlock = fc
     uid: fc.constantFrom("1", "2"),
     owner: fc.constantFrom(...owners),
     holders: fc.array(fc.constantFrom("a", "b", "c"), { maxLength: 3 }),
+    isCooling: fc.boolean(),
+    hasRoom: fc.boolean(),
+    deleted: fc.boolean(),
   })
-  .map(({ cidr, rv, uid, owner, holders }) =>
-    block(cidr, rv, { uid, holders, ...(owner !== undefined && { affinity: owner }) }),
+  .map(({ cidr, rv, uid, owner, ...more }) =>
+    block(cidr, rv, { uid, ...more, ...(owner !== undefined && { affinity: owner }) }),
   );
 const anyAffinity = fc
   .tuple(fc.constantFrom("x", "y", "z"), fc.integer({ min: 1, max: 40 }), fc.constantFrom("a", "b"))
@@ -431,6 +443,29 @@ test("property: after any history every index is what it would be if computed af
       assert.equal(
         store.nextFreeBlock(pool, BigInt(from)),
         candidates.find((cidr) => !taken(cidr)),
+      );
+
+      const cidrsIn = (found: Iterable<Block>) => [...found].map(({ cidr }) => cidr);
+      const inOrder = (match: (one: Block) => boolean) => candidates.filter((cidr) => cidrsOf(match).has(cidr));
+      assert.deepEqual(
+        cidrsIn(store.blocksWithRoom(pool, BigInt(from))),
+        inOrder(
+          ({ deleted, affinity, unallocated, attributes }) =>
+            !deleted &&
+            affinity !== "virtual:load-balancer" &&
+            (unallocated.length > 0 || attributes.some(({ releasedAt }) => releasedAt !== undefined)),
+        ),
+      );
+      assert.deepEqual(
+        cidrsIn(store.idleBlocks(pool, BigInt(from))),
+        inOrder(
+          ({ deleted, affinity, attributes }) =>
+            !deleted && affinity?.startsWith("host:") === true && attributes.every(({ secondary }) => !secondary),
+        ),
+      );
+      assert.deepEqual(
+        new Set(cidrsIn(store.markedBlocks(pool))),
+        cidrsOf(({ deleted }) => deleted),
       );
     }),
   );

@@ -1,6 +1,6 @@
 // The server's copy of the cluster: every watched object, projected, with the indexes that decisions need. Pure; fed by server/upstream
 // and by the answers to our own writes. Leaves to others where objects come from and who is told what (server/stream).
-import { blockOwner, type Cooling, collect, isEmpty } from "../../shared/calico/block.ts";
+import { blockOwner, isIdle } from "../../shared/calico/block.ts";
 import { blockName, handleName } from "../../shared/calico/names.ts";
 import { compareVersions } from "../../shared/calico/resource-version.ts";
 import {
@@ -23,7 +23,6 @@ import {
   type NodeName,
   type ResourceVersion,
   type Uid,
-  type UnixMs,
 } from "../../shared/kinds.ts";
 import type { Clock } from "../../shared/world.ts";
 import { FreeSpace } from "./free-space.ts";
@@ -484,8 +483,6 @@ function mayHaveRoom(block: Block): boolean {
 }
 
 function mayBeIdle(block: Block): boolean {
-  return !block.deleted && blockOwner(block)?.type === "host" && isEmpty(collect(block, cooledDown));
+  // What cools down counts as free here: no index follows the clock.
+  return !block.deleted && blockOwner(block)?.type === "host" && isIdle(block);
 }
-
-/** As if all that cools down had: the cool-down is told by the clock, which no index follows. */
-const cooledDown: Cooling = { now: Number.MAX_SAFE_INTEGER as UnixMs, cooldownSeconds: 0 };

@@ -146,8 +146,12 @@ export const windowsReservedHandle = "windows-reserved-ipam-handle";
 
 /** May the block be deleted? What Windows reserves does not count, what cools down does (trap 35). */
 export function isEmpty(state: BlockState): boolean {
-  const counts = state.attributes.map((attribute) => attribute.handle_id?.toLowerCase() !== windowsReservedHandle);
-  return state.allocations.every((index) => index === null || counts[index] === false);
+  return hasNone(state, isCounted);
+}
+
+/** Will it be empty once all that cools down has? */
+export function isIdle(state: BlockState): boolean {
+  return hasNone(state, (attribute) => isCounted(attribute) && !isCooling(attribute));
 }
 
 export interface BlockOwner {
@@ -190,6 +194,15 @@ export function checkBlock(state: BlockState, now?: UnixMs): string[] {
       ? []
       : [`${queue.length} queued and ${allocated} allocated are not ${state.allocations.length}`]),
   ];
+}
+
+function isCounted(attribute: BlockAttribute): boolean {
+  return attribute.handle_id?.toLowerCase() !== windowsReservedHandle;
+}
+
+function hasNone(state: BlockState, counts: (attribute: BlockAttribute) => boolean): boolean {
+  const counted = state.attributes.map(counts);
+  return state.allocations.every((index) => index === null || counted[index] === false);
 }
 
 function nothingReserved(): boolean {
