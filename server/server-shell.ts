@@ -4,6 +4,7 @@ import { hostname } from "node:os";
 import type { ApiGroup } from "../shared/calico/resources.ts";
 import { type Kind, kinds } from "../shared/calico/resources.ts";
 import type { Config } from "../shared/config/catalogue.ts";
+import type { NodeName } from "../shared/kinds.ts";
 import { messageOf } from "../shared/log.ts";
 import { type MetricHandles, serverMetrics } from "../shared/metrics.ts";
 import type { Running } from "../shared/process/daemon.ts";
@@ -14,8 +15,11 @@ import { Committer } from "./commit/committer.ts";
 import { Desk } from "./commit/desk.ts";
 import { FairLimiter } from "./commit/fair-limiter.ts";
 import { Handles } from "./commit/handles.ts";
+import { Indexer } from "./commit/indexer.ts";
+import { Recorder } from "./events/recorder.ts";
 import { Elector } from "./reaper/elector.ts";
 import { Limits } from "./reaper/limits.ts";
+import { Reaper } from "./reaper/reaper.ts";
 import { Store } from "./store/store.ts";
 import { Hub } from "./stream/hub-shell.ts";
 import { tokenVerifier, type Verifier } from "./stream/identity.ts";
@@ -52,8 +56,11 @@ interface Core {
   readonly upstream: Upstream;
   readonly committer: Committer;
   readonly claims: Claims;
+  readonly indexer: Indexer;
   readonly hub: Hub;
+  readonly events: Recorder;
   readonly elector: Elector;
+  readonly reaper: Reaper;
 }
 
 /** Runs at once; what it still waits for is told by its checks of readiness. */
@@ -85,20 +92,59 @@ export async function startServer(frame: Frame<"server">, given?: Connection): P
   const discovery = untilKnown(frame, config.apiGroup, api, stopped.promise).then((group) => {
     if (group === undefined || isStopping) return;
     const log = logger.with({ replica });
-    const upstream = startUpstream({ http, store, group, clock, random, log: logger, metrics });
+    const { namespace } = config;
+    const events = new Recorder({
+      api,
+      group,
+      store,
+      clock,
+      random,
+      logger,
+      namespace,
+      replica,
+      enabled: config.events.enabled,
+      onDropped: () => metrics.eventsDropped.inc(),
+    });
+    const onForbidden = (why: string): void => events.aboutServer("UpstreamForbidden", forbidden(why));
+    const upstream = startUpstream({
+      http,
+      store,
+      group,
+      clock,
+      random,
+      log: logger,
+      metrics,
+      onForbidden: (_, why) => onForbidden(why),
+    });
     const desk = new Desk({ api, group, store, limiter, clock, random, onSetback: counting(metrics) });
     const affinities = new Affinities(desk);
-    const committer = new Committer(desk, affinities, new Handles(desk), log, metrics);
+    const handles = new Handles(desk);
+    const committer = new Committer(desk, affinities, handles, log, metrics);
+    const indexer = new Indexer(desk, handles, log);
     const claims = new Claims(desk, affinities, random, log, metrics);
     const { version } = frame.version;
     const nodes = new NodeReader(api, store, clock);
-    const { namespace } = config;
-    const onForbidden = (): void => {};
     const elector = new Elector({ api, clock, random, logger, namespace, replica, limits, onForbidden });
     elector.start();
+    const refresh = (node: NodeName): Promise<void> => nodes.refresh(node);
+    const reaper = new Reaper({
+      desk,
+      committer,
+      affinities,
+      events,
+      leads: () => elector.leads(),
+      reapAfterMs: () => limits.reapAfter(clock.monotonic()),
+      refresh,
+      random,
+      logger: log,
+      metrics,
+    });
+    reaper.start();
     const hub = new Hub({
+      events,
+      indexer,
       grantMs: () => limits.grant(clock.monotonic()),
-      refresh: (node) => nodes.refresh(node),
+      refresh,
       store,
       committer,
       claims,
@@ -111,7 +157,7 @@ export async function startServer(frame: Frame<"server">, given?: Connection): P
       version,
       heartbeatMs,
     });
-    core = { group, upstream, committer, claims, hub, elector };
+    core = { group, upstream, committer, claims, indexer, hub, events, elector, reaper };
   });
 
   const certificate =
@@ -161,6 +207,7 @@ export async function startServer(frame: Frame<"server">, given?: Connection): P
 
   const idle = async (): Promise<void> => {
     await core?.claims.idle();
+    await core?.indexer.idle();
     await core?.committer.idle();
   };
   return {
@@ -171,13 +218,18 @@ export async function startServer(frame: Frame<"server">, given?: Connection): P
       stopped.resolve(undefined);
       await core?.hub.drain();
       await listener.close();
-      await within(lastWritesMs, idle(), frame);
-      await core?.elector.stop();
+      await within(lastWritesMs, leave(core, idle), frame);
       await core?.upstream.stop();
       http.stop();
       await discovery;
     },
   };
+}
+
+/** What was begun is finished; only when nothing is being cleaned up any more may another server begin to. */
+async function leave(core: Core | undefined, idle: () => Promise<void>): Promise<void> {
+  await Promise.all([idle(), core?.reaper.stop()]);
+  await Promise.all([core?.elector.stop(), core?.events.stop()]);
 }
 
 function connect({ kubeconfig }: Config<"server">, { clock }: Frame<"server">): Promise<Connection> {
@@ -188,6 +240,10 @@ function connect({ kubeconfig }: Config<"server">, { clock }: Frame<"server">): 
 /** `<product>/<version> (<os>/<arch>) <component>`: the API server's audit log and metrics show it (kube-watch 10). */
 function userAgent({ version }: Frame<"server">): string {
   return `${version.component}/${version.version} (${process.platform}/${process.arch})`;
+}
+
+function forbidden(why: string): string {
+  return `${why} (reason Forbidden). Apply the roles of this version of the chart, or set rbac.create=true`;
 }
 
 function inFlightLimit({ commit }: Config<"server">): number {

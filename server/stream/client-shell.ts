@@ -5,7 +5,7 @@ import * as v from "valibot";
 import type { RawData, WebSocket } from "ws";
 import { isFields } from "../../shared/calico/fields.ts";
 import { canonicalCidr } from "../../shared/ip/cidr.ts";
-import type { BlockCidr, Instant, PoolName } from "../../shared/kinds.ts";
+import type { BlockCidr, HandleId, Instant, PoolName } from "../../shared/kinds.ts";
 import { impossible } from "../../shared/kinds.ts";
 import type { Logger } from "../../shared/log.ts";
 import {
@@ -15,6 +15,7 @@ import {
   type ClientMessage,
   type Commit,
   clientMessage,
+  type Index,
   type Problem,
   type ServerMessage,
 } from "../../shared/protocol/stream.ts";
@@ -22,7 +23,9 @@ import { shortened } from "../../shared/reasons.ts";
 import type { Clock } from "../../shared/world.ts";
 import type { ClaimAnswer, Claims } from "../commit/claims.ts";
 import type { CommitAnswer, Committer } from "../commit/committer.ts";
+import type { Indexer } from "../commit/indexer.ts";
 import { problem } from "../commit/problems.ts";
+import type { Recorder } from "../events/recorder.ts";
 import type { Store } from "../store/store.ts";
 import type { Audience } from "./audience.ts";
 import { frameOf, type ObjectFrames } from "./frames-shell.ts";
@@ -51,7 +54,9 @@ export interface ClientParts {
   readonly logger: Logger;
   readonly lineage: () => string;
   readonly welcome: () => Extract<ServerMessage, { type: "welcome" }>;
+  readonly indexer: Pick<Indexer, "index">;
   readonly lease: LeaseParts;
+  readonly events: Pick<Recorder, "report">;
   readonly beat: (echo?: number, tenancy?: Tenancy) => ServerMessage;
   readonly sent: (type: SentType, bytes: number) => void;
   /** Something is to be flushed: soon, together with the others. */
@@ -259,13 +264,10 @@ export class Client {
         void this.#claim(message);
         break;
       case "index":
-        this.#send("ack", {
-          type: "indexed",
-          id: message.id,
-          problem: problem("Internal", "this server writes no handles later"),
-        });
+        void this.#index(message);
         break;
       case "report":
+        if (this.identity.node !== undefined) this.#parts.events.report(this.identity.node, message);
         break;
       default:
         impossible(message);
@@ -358,6 +360,19 @@ export class Client {
     this.#parts.due(this);
   }
 
+  async #index({ id, handles }: Index): Promise<void> {
+    const refusal = this.#refusal();
+    const node = this.identity.node;
+    if (refusal !== undefined || node === undefined) {
+      return this.#send("ack", { type: "indexed", id, problem: refusal ?? observersOnlyLook });
+    }
+    this.#outstanding++;
+    const problem = await this.#parts.indexer.index(node, handles as HandleId[]);
+    this.#outstanding--;
+    this.#send("ack", { type: "indexed", id, ...(problem !== undefined && { problem }) });
+    this.#closeWhenAnswered();
+  }
+
   #refusal(): Problem | undefined {
     if (this.#outstanding < maxOutstanding) return undefined;
     return problem("CommitTimeout", `${maxOutstanding} requests of this client are under way`, 1_000);
@@ -410,6 +425,9 @@ function parse(text: string): Parsed {
   const why = `bad ${raw.type} message: ${v.getDotPath(issue) ?? ""} ${issue.message}`;
   const refused = { id: Number(raw.id), problem: problem("BadRequest", why) };
   if (raw.type === "commit") return { kind: "bad", why, answer: { type: "ack", ...refused } };
+  if (raw.type === "index") return { kind: "bad", why, answer: { type: "indexed", ...refused } };
+  // Nobody waits for it, and it is not worth a node's stream.
+  if (raw.type === "report") return { kind: "unknown" };
   if (raw.type === "claim") return { kind: "bad", why, answer: { type: "claimed", ...refused } };
   return { kind: "bad", why };
 }

@@ -3,14 +3,17 @@
 import type { Duplex } from "node:stream";
 import type { WebSocket } from "ws";
 import type { ApiGroup } from "../../shared/calico/resources.ts";
-import type { NodeName } from "../../shared/kinds.ts";
+import type { Instant, NodeName } from "../../shared/kinds.ts";
 import type { Logger } from "../../shared/log.ts";
 import type { MetricHandles, serverMetrics } from "../../shared/metrics.ts";
 import { type ServerMessage, streamedKinds, streamProtocol } from "../../shared/protocol/stream.ts";
 import type { Clock, Random } from "../../shared/world.ts";
 import type { Claims } from "../commit/claims.ts";
 import type { Committer } from "../commit/committer.ts";
+import type { Indexer } from "../commit/indexer.ts";
+import type { Recorder } from "../events/recorder.ts";
 import type { Change, Store } from "../store/store.ts";
+import { Absences } from "./absences.ts";
 import { Audience } from "./audience.ts";
 import { Client, type ClientParts, type CloseReason } from "./client-shell.ts";
 import { frameOf, ObjectFrames } from "./frames-shell.ts";
@@ -22,6 +25,8 @@ export interface HubParts extends Omit<LeaseParts, "store"> {
   readonly store: Store;
   readonly committer: Committer;
   readonly claims: Claims;
+  readonly indexer: Pick<Indexer, "index">;
+  readonly events: Pick<Recorder, "aboutNode" | "report">;
   readonly group: ApiGroup;
   readonly clock: Clock;
   readonly random: Random;
@@ -67,6 +72,7 @@ export class Hub {
   readonly #byNode = new Map<NodeName, Client>();
   readonly #portions: Set<Client>[] = Array.from({ length: portions }, () => new Set());
   readonly #due = new Set<Client>();
+  readonly #absences = new Absences();
   readonly #clientParts: ClientParts;
   readonly #unlisten: () => void;
   #cancelTick = (): void => {};
@@ -184,12 +190,14 @@ export class Hub {
   }
 
   #partsForClients(): ClientParts {
-    const { store, committer, claims, clock, logger, metrics } = this.#parts;
+    const { store, committer, claims, indexer, clock, logger, metrics, events } = this.#parts;
     return {
       lease: this.#parts,
+      events,
       store,
       committer,
       claims,
+      indexer,
       clock,
       logger,
       audience: this.#audience,
@@ -212,6 +220,7 @@ export class Hub {
     // Two agents of one node: the one that came later is the one that lives.
     this.#byNode.get(node)?.bye("redirect", closeCodes.superseded, "a newer connection of this node has come", 1_000);
     this.#byNode.set(node, client);
+    if (this.#absences.back(node)) this.#parts.events.aboutNode("AgentBack", node, "The node's agent is back");
   }
 
   #closed(client: Client, why: CloseReason): void {
@@ -221,7 +230,10 @@ export class Hub {
     this.#parts.metrics.streamsClosed.inc({ reason: why });
     if (client.isAdmitted) this.#parts.logger.info("Lost a client", { node: client.identity.node, value: why });
     const { node } = client.identity;
-    if (node !== undefined && this.#byNode.get(node) === client) this.#byNode.delete(node);
+    if (node !== undefined && this.#byNode.get(node) === client) {
+      this.#byNode.delete(node);
+      if (why === "timeout") this.#absences.lost(node, client.heardAt);
+    }
     if (this.#clients.size === 0) this.#emptied?.();
   }
 
@@ -268,11 +280,27 @@ export class Hub {
         client.bye("auth", closeCodes.credentials, "the token has expired", 0);
       } else client.beat(frame);
     }
+    this.#tellOfAbsent(now);
     if (store.epoch !== this.#epoch) {
       this.#epoch = store.epoch;
       for (const client of this.#clients) client.bye("stale", closeCodes.goingAway, "the data was set back", 0);
     }
     this.#scheduleTick();
+  }
+
+  /** Half the time that an agent may go on without a server: late enough to be no restart, early enough to act. */
+  #tellOfAbsent(now: Instant): void {
+    const limitMs = this.#parts.grantMs();
+    if (limitMs === undefined) return;
+    const minutes = Math.round(limitMs / 60_000);
+    for (const node of this.#absences.due(now, limitMs / 2)) {
+      if (this.#parts.store.get("node", node) === undefined) {
+        this.#absences.forget(node);
+        continue;
+      }
+      const note = `The agent was not heard of for ${Math.round(minutes / 2)} min; after ${minutes} min without any server it gives pods no more addresses`;
+      this.#parts.events.aboutNode("AgentOffline", node, note);
+    }
   }
 
   #welcome(): Extract<ServerMessage, { type: "welcome" }> {

@@ -4,7 +4,7 @@ import { connect as connectSocket, type Socket } from "node:net";
 import { type TestContext, test } from "node:test";
 import { assign, newBlock } from "../../shared/calico/block.ts";
 import { blockName } from "../../shared/calico/names.ts";
-import { type Block, kinds } from "../../shared/calico/resources.ts";
+import { type Block, kinds, type Node } from "../../shared/calico/resources.ts";
 import {
   type BlockCidr,
   Failure,
@@ -19,14 +19,14 @@ import { createLog } from "../../shared/log.ts";
 import { serverMetrics } from "../../shared/metrics.ts";
 import type { Certificate, Rotating } from "../../shared/process/files.ts";
 import { createMetrics } from "../../shared/process/metrics.ts";
-import { streamPath, subProtocol } from "../../shared/protocol/stream.ts";
+import { type ServerMessage, streamPath, subProtocol } from "../../shared/protocol/stream.ts";
 import { loopbackCertificate } from "../../test/kube-api/certificate-shell.ts";
 import { type ManualClock, manualClock, seededRandom } from "../../test/manual-world.ts";
 import { Refused, StreamClient } from "../../test/stream-client.ts";
 import type { Claims } from "../commit/claims.ts";
 import type { CommitAnswer, CommitRequest, Committer } from "../commit/committer.ts";
 import { Store } from "../store/store.ts";
-import { Hub } from "./hub-shell.ts";
+import { Hub, type HubParts } from "./hub-shell.ts";
 import type { Verdict } from "./identity.ts";
 import { listenStream } from "./listener-shell.ts";
 
@@ -44,15 +44,23 @@ interface World {
   readonly commits: { readonly request: CommitRequest; answer(answer: CommitAnswer): void }[];
   closed: boolean | string;
   readonly lines: readonly string[];
+  /** Events that would have been raised. */
+  readonly told: string[];
+  /** Nodes that were read. */
+  readonly refreshed: string[];
 }
 
-/** Tokens: "node-a" is the agent of node-a, "observer" an observer, "away" cannot be asked about, anything else is nobody. */
+/** Tokens: "node-a" is the agent of node-a, "node-a#1" that of its Node with uid 1, "observer" an observer, "away" cannot be asked about, anything else is nobody. */
 function verdictOn(token: string, now: UnixMs): Verdict {
   if (token === "away") throw new Failure("api-unavailable", "no answer");
   const identity = { user: token, expiresAt: token === "short" ? ((now + 60_000) as UnixMs) : undefined };
   if (token === "observer") return { kind: "known", identity: { ...identity, node: undefined } };
   if (token === "short") return { kind: "known", identity: { ...identity, node: "node-a" as NodeName } };
-  if (token.startsWith("node-")) return { kind: "known", identity: { ...identity, node: token as NodeName } };
+  const [name = "", nodeUid] = token.split("#");
+  if (name.startsWith("node-")) {
+    const uid = nodeUid === undefined ? {} : { nodeUid: nodeUid as Uid };
+    return { kind: "known", identity: { ...identity, node: name as NodeName, ...uid } };
+  }
   return { kind: "refused", status: 401, message: "nobody" };
 }
 
@@ -75,7 +83,15 @@ async function world(t: TestContext, { host = "127.0.0.1", certificate }: Port =
   const committer = {
     commit: (request: CommitRequest) => new Promise<CommitAnswer>((answer) => commits.push({ request, answer })),
   } as Committer;
-  const lease = { grantMs: () => 60_000, refresh: async () => {} };
+  const told: World["told"] = [];
+  const events: HubParts["events"] = {
+    aboutNode: (reason, node) => void told.push(`${reason} ${node}`),
+    report: (node, { reason, name }) => void told.push(`${node}: ${reason} ${name}`),
+  };
+  const indexer = { index: async () => undefined };
+  const refreshed: string[] = [];
+  const refresh = async (name: NodeName): Promise<void> => void refreshed.push(name);
+  const lease = { grantMs: () => 2_700_000, refresh, events, indexer };
   const parts = { store, committer, claims: {} as Claims, clock, random, logger, metrics, heartbeatMs, ...lease };
   const hub = new Hub({ ...parts, group: "crd", replica: "r", version: "1" });
   const verifier = { verify: async (token: string) => verdictOn(token, clock.wall()) };
@@ -89,6 +105,8 @@ async function world(t: TestContext, { host = "127.0.0.1", certificate }: Port =
     metrics,
   });
   const made: World = {
+    told,
+    refreshed,
     lines,
     store,
     hub,
@@ -349,6 +367,114 @@ test("given data set back to an older state, then everybody is sent away to star
   await again.next("reset");
 });
 
+function node(uid: string, at: number): Node {
+  return { name: "node-a" as NodeName, uid: uid as Uid, resourceVersion: version(at), labels: {} };
+}
+
+const isBeat = (message: ServerMessage): message is Extract<ServerMessage, { type: "beat" }> => message.type === "beat";
+
+test("a ping is answered with the lease, which no other sign of life renews; that the Node has gone is told at once", async (t) => {
+  const { store, connect, clock } = await world(t);
+  store.put("node", node("1", 10));
+  store.opened("node");
+  const client = await connect("node-a#1");
+  await client.hello("node-a");
+  client.send({ type: "ping", sent: 7 });
+  const echo = await client.until(() => client.messages.filter(isBeat).find((beat) => beat.echo === 7));
+  assert.deepEqual([echo.lease, echo.node], [{ limitMs: 2_700_000 }, "present"]);
+  clock.advance(heartbeatMs);
+  const sign = await client.until(() => client.messages.filter(isBeat).find((beat) => beat.echo === undefined));
+  assert.deepEqual([sign.lease, sign.node], [undefined, undefined]);
+  store.remove("node", "node-a");
+  assert.deepEqual(
+    (await client.until(() => client.messages.filter(isBeat).find((beat) => beat.node === "gone"))).lease,
+    undefined,
+  );
+  client.send({ type: "ping", sent: 8 });
+  const last = await client.until(() => client.messages.filter(isBeat).find((beat) => beat.echo === 8));
+  assert.deepEqual([last.lease, last.node], [undefined, "gone"]);
+});
+
+test("given a lease that had run out, then it is renewed once the Node has been read, by a second answer to the ping", async (t) => {
+  const { store, connect, refreshed } = await world(t);
+  store.put("node", node("1", 10));
+  store.opened("node");
+  const client = await connect("node-a#1");
+  await client.hello("node-a", { leaseExpired: true });
+  client.send({ type: "ping", sent: 7 });
+  const renewed = await client.until(() => client.messages.filter(isBeat).find((beat) => beat.lease !== undefined));
+  assert.equal(renewed.echo, 7);
+  assert.deepEqual(
+    client.messages.filter(isBeat).map(({ lease }) => lease?.limitMs),
+    [undefined, 2_700_000],
+  );
+  assert.deepEqual(refreshed, ["node-a"]);
+});
+
+test("given a Node made anew, then an agent with the old one's token is sent away, and not let in again", async (t) => {
+  const { store, connect } = await world(t);
+  store.put("node", node("1", 10));
+  store.opened("node");
+  const client = await connect("node-a#1");
+  await client.hello("node-a");
+  store.put("node", node("2", 11));
+  assert.deepEqual(await client.closed, { code: 4401, reason: "the Node of this name is another one now" });
+  const refused = await refusal(connect("node-a#1"));
+  assert.equal(refused.status, 403);
+  assert.match(refused.message, /^the token is of an earlier Node named node-a/);
+  await (await connect("node-a#2")).hello("node-a");
+});
+
+test("what an agent reports is passed on; what cannot be read costs it nothing", async (t) => {
+  const { connect, told } = await world(t);
+  const client = await connect();
+  await client.hello("node-a");
+  client.ws.send(JSON.stringify({ type: "report", reason: 7 }));
+  client.send({
+    type: "report",
+    reason: "AddressConflict",
+    kind: "pod",
+    namespace: "shop",
+    name: "cart",
+    note: "taken",
+  });
+  client.send({ type: "index", id: 3, handles: ["net.c1"] });
+  assert.deepEqual(await client.next("indexed"), { type: "indexed", id: 3 });
+  assert.deepEqual(told, ["node-a: AddressConflict cart"]);
+});
+
+test("given an agent that falls silent for half its lease, then that is told once, and that it is back", async (t) => {
+  const { store, connect, port, clock, told, hub } = await world(t);
+  store.put("node", node("1", 10));
+  const socket = await silentSocket(port, "node-a");
+  socket.write(
+    maskedText(
+      JSON.stringify({
+        type: "hello",
+        protocol: 1,
+        version: "t",
+        scope: "node",
+        node: "node-a",
+        have: [],
+        capabilities: [],
+      }),
+    ),
+  );
+  while (hub.status()[0]?.state !== "live") await new Promise(setImmediate);
+  const tick = (minutes: number): void => {
+    for (let passed = 0; passed < minutes * 60_000; passed += heartbeatMs / 20) clock.advance(heartbeatMs / 20);
+  };
+  tick(1);
+  while (hub.size > 0) await new Promise(setImmediate);
+  tick(21);
+  assert.deepEqual(told, []);
+  tick(1);
+  assert.deepEqual(told, ["AgentOffline node-a"]);
+  tick(30);
+  await (await connect()).hello("node-a");
+  assert.deepEqual(told, ["AgentOffline node-a", "AgentBack node-a"]);
+});
+
 test("given no certificate, then only this machine is listened to, and the log says so", async (t) => {
   const { url, lines } = await world(t, { host: "0.0.0.0" });
   assert.match(url, /^ws:\/\/127\.0\.0\.1:\d+\/v1\/stream$/);
@@ -376,6 +502,13 @@ test("given a certificate that is replaced, then new connections get the new one
   store.put("block", block(1, 10));
   await first.until(() => first.block("10-1-0-0-29"));
 });
+
+/** One frame as clients must send it; a mask of zeros changes nothing. */
+function maskedText(text: string): Buffer {
+  const payload = Buffer.from(text);
+  const header = Buffer.from([0x81, 0x80 | 126, payload.length >> 8, payload.length & 0xff, 0, 0, 0, 0]);
+  return Buffer.concat([header, payload]);
+}
 
 /** A client that says its handshake and then nothing, not even what its system would say for it. */
 function silentSocket(port: number, token: string): Promise<Socket> {
