@@ -9,6 +9,7 @@ import type { Affinity, AffinityState, Block, Objects } from "../../shared/calic
 import { compileSelector } from "../../shared/calico/selector.ts";
 import { type BlockCidr, invariant, type NodeName, type Sequence } from "../../shared/kinds.ts";
 import { type Desk, type Errand, isWorthAnotherTry } from "./desk.ts";
+import { Turns } from "./turns.ts";
 
 /** What a node can use a block of its own by. */
 export interface Taken {
@@ -19,18 +20,24 @@ export interface Taken {
 
 export class Affinities {
   readonly #desk: Desk;
+  /** One thing at a time is done to a block and its row: what is half made is not always left over. */
+  readonly #turns = new Turns();
 
   constructor(desk: Desk) {
     this.#desk = desk;
   }
 
   /** Takes a block that nobody has; undefined: somebody else was quicker. */
-  async claim(errand: Errand, cidr: BlockCidr): Promise<Taken | undefined> {
-    return this.use(errand, await this.#pendingRow(errand, cidr));
+  claim(errand: Errand, cidr: BlockCidr): Promise<Taken | undefined> {
+    return this.#turns.take(cidr, async () => this.#use(errand, await this.#pendingRow(errand, cidr)));
   }
 
   /** The block that a row of this node stands for, made or confirmed if need be; undefined: it is another's, and the row is gone. */
-  async use(errand: Errand, row: Affinity): Promise<Taken | undefined> {
+  use(errand: Errand, row: Affinity): Promise<Taken | undefined> {
+    return this.#turns.take(row.cidr, () => this.#use(errand, this.#desk.store.get("affinity", row.name) ?? row));
+  }
+
+  async #use(errand: Errand, row: Affinity): Promise<Taken | undefined> {
     const block = this.#desk.store.blockAt(row.cidr);
     if (block === undefined || block.deleted) return { block: await this.#make(errand, row, block), isNew: true };
     if (block.affinity !== `host:${errand.node}`) return this.#giveUp(errand, row, block.name);
@@ -45,40 +52,34 @@ export class Affinities {
   }
 
   /** What a crash in the midst of a claim or a release has left: due before this node takes an address from its block. */
-  async settle(errand: Errand, block: Block): Promise<Block> {
-    const row = await this.#pendingRow(errand, block.cidr);
-    if (!isConfirmed(row)) return this.#confirm(errand, row, block);
-    // Nothing is in doubt but the labels, which every write of a row brings along (spec 3.11).
-    await this.#patch(errand, "affinity", row.name, affinityPatch(this.#desk.group, row, row));
-    return block;
+  settle(errand: Errand, block: Block): Promise<Block | undefined> {
+    return this.#turns.take(block.cidr, async () => {
+      const now = this.#desk.store.blockAt(block.cidr);
+      if (now === undefined || this.isSettled(block)) return now;
+      const row = await this.#pendingRow(errand, block.cidr);
+      if (!isConfirmed(row)) return this.#confirm(errand, row, block);
+      // Nothing is in doubt but the labels, which every write of a row brings along (spec 3.11).
+      await this.#patch(errand, "affinity", row.name, affinityPatch(this.#desk.group, row, row));
+      return block;
+    });
   }
 
   /**
    * Takes a block that nobody uses from its owner (spec 3.5). The very version that was looked at is the condition, so whoever has used it
    * since wins. False: there is no row of this owner to begin with, and Calico would not begin either.
    */
-  async release(errand: Errand, block: Block): Promise<boolean> {
-    const owner = blockOwner(block);
-    invariant(owner !== undefined && isEmpty(this.#desk.loaded(block)), `${block.cidr} is nobody's or in use`);
-    const row = this.#desk.store.get("affinity", affinityName(owner.name, block.cidr));
-    if (row === undefined || row.deleted) return false;
-    const leaving = await this.#setState(errand, row, "pendingDeletion");
-    const patch = blockPatch(this.#desk.group, block, { ...block, deleted: true });
-    const marked = await this.#patch(errand, "block", block.name, patch);
-    await this.finish(errand, "block", marked);
-    await this.#deleteRow(errand, leaving);
-    return true;
-  }
-
-  /** Undoes what a claim has begun and nobody will finish. False: the block is used by now, so the claim was no failure. */
-  async abandon(errand: Errand, row: Affinity): Promise<boolean> {
-    // What the row stands for decides, and the store's word may be old.
-    const block = await this.#desk.read(errand, "block", blockName(row.cidr));
-    const isOwn = block?.deleted === false && block.affinity === `host:${row.node}`;
-    if (isOwn && !row.deleted) return isEmpty(this.#desk.loaded(block)) && this.release(errand, block);
-    if (row.deleted) await this.finish(errand, "affinity", row);
-    else await this.#deleteRow(errand, row);
-    return true;
+  release(errand: Errand, block: Block): Promise<boolean> {
+    return this.#turns.take(block.cidr, async () => {
+      const owner = blockOwner(block);
+      invariant(owner !== undefined && isEmpty(this.#desk.loaded(block)), `${block.cidr} is nobody's or in use`);
+      const row = this.#desk.store.get("affinity", affinityName(owner.name, block.cidr));
+      if (row === undefined || row.deleted) return false;
+      const leaving = await this.#setState(errand, row, "pendingDeletion");
+      const patch = blockPatch(this.#desk.group, block, { ...block, deleted: true });
+      await this.finish(errand, "block", await this.#patch(errand, "block", block.name, patch));
+      await this.#deleteRow(errand, leaving);
+      return true;
+    });
   }
 
   /** An empty block whose pool does not choose its owner any more (spec 3.4). */
@@ -140,7 +141,7 @@ export class Affinities {
   /** Another has the block, so the claim is void (trap 28). The store's word may be old, and the row may be another replica's at work. */
   async #giveUp(errand: Errand, row: Affinity, block: string): Promise<Taken | undefined> {
     const now = await this.#desk.read(errand, "block", block);
-    if (now === undefined || now.affinity === `host:${errand.node}`) return this.use(errand, row);
+    if (now === undefined || now.affinity === `host:${errand.node}`) return this.#use(errand, row);
     await this.#deleteRow(errand, row);
     return undefined;
   }

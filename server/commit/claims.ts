@@ -14,6 +14,7 @@ import type { Affinities, Taken } from "./affinities.ts";
 import { Candidates } from "./candidates.ts";
 import { type Desk, type Errand, isWorthAnotherTry } from "./desk.ts";
 import { datastoreLocked, problem, problemOf, tooSlow } from "./problems.ts";
+import { Turns } from "./turns.ts";
 
 export interface ClaimRequest {
   readonly node: NodeName;
@@ -51,7 +52,7 @@ export class Claims {
   readonly #log: Logger;
   readonly #metrics: MetricHandles<typeof serverMetrics>;
   /** A node's claims follow each other: two at once would take two blocks where one is enough. */
-  readonly #turns = new Map<NodeName, Promise<ClaimAnswer>>();
+  readonly #turns = new Turns();
 
   constructor(
     desk: Desk,
@@ -82,11 +83,7 @@ export class Claims {
   }
 
   async #inTurn(node: NodeName, what: string, attempt: (errand: Errand) => Promise<ClaimAnswer>): Promise<ClaimAnswer> {
-    const before = this.#turns.get(node) ?? Promise.resolve();
-    const mine = before.then(() => this.#run(node, what, attempt));
-    this.#turns.set(node, mine);
-    const answer = await mine;
-    if (this.#turns.get(node) === mine) this.#turns.delete(node);
+    const answer = await this.#turns.take(node, () => this.#run(node, what, attempt));
     this.#metrics.intents.inc({ op: "claim", result: resultOf(answer) });
     return answer;
   }
@@ -96,8 +93,8 @@ export class Claims {
     return this.#turns.size;
   }
 
-  async idle(): Promise<void> {
-    while (this.#turns.size > 0) await Promise.all(this.#turns.values());
+  idle(): Promise<void> {
+    return this.#turns.idle();
   }
 
   async #run(

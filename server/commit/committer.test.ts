@@ -7,7 +7,7 @@ import { newAffinityObject, newBlockObject, readBlock } from "../../shared/calic
 import { resourceOf } from "../../shared/calico/names.ts";
 import { type AffinityState, type Block, defaultIpamConfig, type Kind } from "../../shared/calico/resources.ts";
 import { printLossless } from "../../shared/json/lossless.ts";
-import type { BlockCidr, NodeName, ResourceVersion, Sequence, Uid, UnixMs } from "../../shared/kinds.ts";
+import type { BlockCidr, NodeName, PoolName, ResourceVersion, Sequence, Uid, UnixMs } from "../../shared/kinds.ts";
 import type { Expectation, Intent, IntentResult } from "../../shared/protocol/stream.ts";
 import { type CommitWorld, commitWorld, mortal, type Replica } from "../../test/commit-world.ts";
 import type { CommitAnswer } from "./committer.ts";
@@ -594,5 +594,21 @@ for (const group of ["crd", "v3"] as const)
       await commit(replica, [{ ordinal: 1, expect: held(blockIn(world), 1), become: null }]);
       await replica.committer.idle();
       assert.deepEqual([stored(world, "ipamblocks"), rowsIn(world), handleCounts(world)], [[], [], {}]);
+    });
+
+    test("given a claim that is under way, then a commit into its block waits for it and costs no more for it", async () => {
+      const world = commitWorld([ipPool], 1, group);
+      const replica = world.replica();
+      const claim = replica.claims.claimBlock({ node: "a" as NodeName, pool: "pool" as PoolName, block: cidr });
+      const made = new Promise<void>((resolve) => {
+        world.api.before = (request) => request.startsWith("patch blockaffinities") && resolve();
+      });
+      await made;
+      // The block is there, and every node that has a stake in it has been told; its row is not confirmed yet.
+      assert.deepEqual(resultsOf(await commit(replica, [reserve(0, "c1")])), ["applied"]);
+      await claim;
+      const row = "blockaffinities/a-10-0-0-0-29";
+      const commits = ["create ipamhandles/c1", `patch ipamblocks/${name}`];
+      assert.deepEqual(world.api.requests, [`create ${row}`, `create ipamblocks/${name}`, `patch ${row}`, ...commits]);
     });
   });

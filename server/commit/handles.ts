@@ -7,6 +7,7 @@ import { blockName, handleName, isWarmHandle } from "../../shared/calico/names.t
 import type { BlockState, Handle } from "../../shared/calico/resources.ts";
 import type { BlockCidr, HandleId } from "../../shared/kinds.ts";
 import { type Desk, type Errand, isWorthAnotherTry } from "./desk.ts";
+import { Turns } from "./turns.ts";
 
 /** Tries before a handle is given up, as Calico has it; each later one waits. */
 const maxTries = 100;
@@ -28,7 +29,7 @@ export interface Manner {
 export class Handles {
   readonly #desk: Desk;
   /** By object name: handles that differ in case share an object (trap 13), and the blocks of a pod share its handle. */
-  readonly #turns = new Map<string, Promise<unknown>>();
+  readonly #turns = new Turns();
 
   constructor(desk: Desk) {
     this.#desk = desk;
@@ -36,7 +37,7 @@ export class Handles {
 
   /** Before the block is written: no less than `count`, and how many it says then. More is for `bring` to lower, which knows the block. */
   raise(errand: Errand, entry: Entry): Promise<number> {
-    return this.#inTurn(entry.handle, async () => {
+    return this.#turns.take(handleName(entry.handle), async () => {
       let stored = 0;
       await this.#until(errand, entry.handle, true, async (known) => {
         stored = entryOf(known, entry.block) ?? 0;
@@ -55,7 +56,7 @@ export class Handles {
     { handle, block, count }: Pick<Entry, "handle" | "block"> & { readonly count: number | undefined },
     { mayRaise, sure }: Manner,
   ): Promise<void> {
-    return this.#inTurn(handle, () =>
+    return this.#turns.take(handleName(handle), () =>
       this.#until(errand, handle, sure, async (known, isRepeated) => {
         // Whoever else was at the handle may have been at the block as well.
         const due = isRepeated || count === undefined ? await this.#countNow(errand, handle, block) : count;
@@ -66,18 +67,6 @@ export class Handles {
         return "written";
       }),
     );
-  }
-
-  async #inTurn<T>(handle: HandleId, work: () => Promise<T>): Promise<T> {
-    const name = handleName(handle);
-    const before = this.#turns.get(name) ?? Promise.resolve();
-    const mine = before.then(work, work);
-    this.#turns.set(name, mine);
-    try {
-      return await mine;
-    } finally {
-      if (this.#turns.get(name) === mine) this.#turns.delete(name);
-    }
   }
 
   /** Looks at the store's copy first; after a surprise, or where that copy asks for nothing and that is not good enough, at the API's. */
