@@ -10,6 +10,7 @@ import { stringify } from "yaml";
 import { type TestApi, until } from "../cluster/api.ts";
 import { type Daemon, freePort, startDaemon } from "../cluster/daemon.ts";
 import { realPart } from "../real/parts.ts";
+import { criAnswers } from "./cri.ts";
 import { imageArchive, imageName } from "./image.ts";
 import { insideMark, machineAddress } from "./inside.ts";
 
@@ -62,12 +63,7 @@ export class Machine {
   async startContainerd(): Promise<void> {
     const log = join(this.folder, "containerd.log");
     this.#containerd = startDaemon("containerd", ["--config", join(this.folder, "containerd.toml")], log);
-    const answers = () =>
-      this.ctr("version").then(
-        () => true,
-        () => false,
-      );
-    await until("containerd answers", answers);
+    await until("containerd serves the CRI", () => criAnswers(this.#socket));
   }
 
   async killContainerd(): Promise<void> {
@@ -88,7 +84,8 @@ export class Machine {
   async startKubelet(api: Pick<TestApi, "admin">, nodeName: string): Promise<void> {
     const config = join(this.folder, "kubelet.yaml");
     const kubeconfig = join(this.folder, "kubeconfig");
-    await writeFile(config, stringify(await this.#kubeletConfig()));
+    const healthPort = await freePort();
+    await writeFile(config, stringify(await this.#kubeletConfig(healthPort)));
     await writeFile(kubeconfig, api.admin.kubeconfig(), { mode: 0o600 });
     const flags = [
       ["config", config],
@@ -105,6 +102,8 @@ export class Machine {
     );
     await until(`kubelet has made ${nodeName} ready`, async () => {
       if (this.#kubelet?.running() !== true) throw new Error(`kubelet ended. ${await this.#kubelet?.lastWords()}`);
+      // The API server also remembers an earlier kubelet's word.
+      if (!(await isHealthy(healthPort))) return false;
       return isReady((await api.admin.call("GET", `/api/v1/nodes/${nodeName}`)).body);
     }).catch(async (cause: unknown) => {
       throw new Error(`kubelet did not get ready. ${await this.#kubelet?.lastWords()}`, { cause });
@@ -168,7 +167,7 @@ state = "${join(this.folder, "containerd-state")}"
   }
 
   /** Everything that needs a distribution around it is off: systemd, cgroup v2, swap, eviction, the node's own limits. */
-  async #kubeletConfig(): Promise<object> {
+  async #kubeletConfig(healthzPort: number): Promise<object> {
     const endpoint = `unix://${this.#socket}`;
     const never = "0%";
     return {
@@ -177,7 +176,7 @@ state = "${join(this.folder, "containerd-state")}"
       containerRuntimeEndpoint: endpoint,
       imageServiceEndpoint: endpoint,
       port: await freePort(),
-      healthzPort: 0,
+      healthzPort,
       authentication: { anonymous: { enabled: false }, webhook: { enabled: false } },
       authorization: { mode: "AlwaysAllow" },
       cgroupDriver: "cgroupfs",
@@ -199,6 +198,13 @@ export interface NetworkConfiguration {
   readonly cniVersion: string;
   readonly name: string;
   readonly plugins: readonly Readonly<Record<string, unknown>>[];
+}
+
+function isHealthy(port: number): Promise<boolean> {
+  return fetch(`http://127.0.0.1:${port}/healthz`).then(
+    (response) => response.ok,
+    () => false,
+  );
 }
 
 function isReady(node: unknown): boolean {

@@ -68,6 +68,7 @@ async function runInMachine(testFile: string): Promise<number> {
     // The kernel ends the machine with us, even if we are killed.
     const args = ["--pdeathsig", "KILL", "unshare", ...namespaces, "sh", "-c", boot, "sh", ...command];
     const machine = spawn("setpriv", args, { stdio: "inherit", env: { ...process.env, TMPDIR: temporary } });
+    for (const signal of ["SIGINT", "SIGTERM"] as const) process.once(signal, () => machine.kill("SIGKILL"));
     const [code] = await once(machine, "close");
     return code ?? 1;
   } finally {
