@@ -256,7 +256,7 @@ class Write {
       if (base !== undefined && next !== undefined) {
         const settled = await this.#settleAffinity(base, lines, outcomes);
         if (settled !== base) {
-          [base, isProven] = [settled, settled !== undefined];
+          [base, isProven] = [settled, false];
           continue;
         }
         if (!(await this.#raiseHandles(lines, outcomes, [base, next]))) continue;
