@@ -185,7 +185,7 @@ class Agent {
   #createLedger(closed: Trouble | undefined): Ledger {
     const { handles } = this.#frame.config();
     return createLedger(
-      { node: this.#node, handles, placement: this.#placement },
+      { node: this.#node, handles, handleDelayMs: undefined, placement: this.#placement, warm: () => undefined },
       this.#frame.clock.monotonic(),
       closed,
     );
@@ -224,11 +224,15 @@ class Agent {
       case "claim-block":
         return this.#stream?.send({ type: "claim-block", id: effect.id, block: effect.block, pool: effect.pool });
       case "granted":
-        return this.#calls.granted(effect.call, effect.places, effect.repeated);
+        return this.#calls.granted(effect.call, effect.places, effect.path);
       case "done":
         return this.#calls.done(effect.call);
       case "refused":
         return this.#calls.refused(effect.call, effect.trouble);
+      case "index":
+        return this.#stream?.send({ type: "index", id: effect.id, handles: [...effect.handles] });
+      case "incarnation":
+        return this.#journal?.putMeta({ incarnation: JSON.stringify(effect.incarnation) });
       case "conflict": {
         const { block, address, handle } = effect.holding;
         this.#metrics.conflicts.inc({ kind: effect.what });

@@ -8,7 +8,7 @@ import type { ViewPlacement } from "./ipam/placement.ts";
 import { grant, refusal } from "./ipam/replies.ts";
 import type { LedgerEvent } from "./ledger/ledger.ts";
 import { attachmentId, type CallId } from "./ledger/state.ts";
-import type { Granted } from "./ledger/turn.ts";
+import type { Granted, GrantPath } from "./ledger/turn.ts";
 import type { Connection } from "./socket/server-shell.ts";
 import { cniCode, type Trouble } from "./trouble.ts";
 
@@ -57,11 +57,11 @@ export class Calls {
     return id;
   }
 
-  granted(id: CallId, places: readonly Granted[], repeated: boolean): void {
+  granted(id: CallId, places: readonly Granted[], path: GrantPath): void {
     const call = this.#close(id);
     if (call?.request.verb !== "ADD") return;
     const { request } = call;
-    this.#tell(call, grant(request, places, this.#parts.placement), repeated ? "replay" : "wait", () =>
+    this.#tell(call, grant(request, places, this.#parts.placement), path, () =>
       this.#parts.handle({ kind: "undelivered", id: attachmentId(request), request: request.request }),
     );
   }
@@ -98,7 +98,7 @@ export class Calls {
     return call;
   }
 
-  #tell(call: Call, reply: AgentReply, path: "wait" | "replay" | "journal", undelivered?: () => void): void {
+  #tell(call: Call, reply: AgentReply, path: GrantPath | "journal", undelivered?: () => void): void {
     const { request, connection, since } = call;
     const { clock, metrics, logger } = this.#parts;
     const seconds = (clock.monotonic() - since) / 1000;

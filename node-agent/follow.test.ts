@@ -22,7 +22,14 @@ function block(version: number): Block {
 function known(): Known {
   const view = new View();
   const placement = new ViewPlacement(view, node, () => 0 as UnixMs);
-  return { view, placement, ledger: createLedger({ node, handles: "off", placement }, 0 as Instant) };
+  return {
+    view,
+    placement,
+    ledger: createLedger(
+      { node, handles: "off", handleDelayMs: undefined, warm: () => undefined, placement },
+      0 as Instant,
+    ),
+  };
 }
 
 function put(version: number): ServerMessage {

@@ -3,12 +3,20 @@ import { holderOf } from "../shared/calico/block.ts";
 import { familyOf } from "../shared/ip/cidr.ts";
 import type { Instant } from "../shared/kinds.ts";
 import type { agentMetrics, MetricHandles } from "../shared/metrics.ts";
+import { targetOf } from "./ledger/demand.ts";
 import { type Holding, isOpen, isOwn, type Lane, type Ledger } from "./ledger/state.ts";
 
 type Metrics = MetricHandles<typeof agentMetrics>;
-type AddressState = "held" | "owned" | "leaving" | "cooling" | "suspect";
+type AddressState = "warm" | "held" | "owned" | "leaving" | "cooling" | "suspect";
 const families = ["ipv4", "ipv6"] as const;
-const addressStates = ["held", "owned", "leaving", "cooling", "suspect"] as const satisfies readonly AddressState[];
+const addressStates = [
+  "warm",
+  "held",
+  "owned",
+  "leaving",
+  "cooling",
+  "suspect",
+] as const satisfies readonly AddressState[];
 
 export function measureLedger(metrics: Metrics, ledger: Ledger, now: Instant): void {
   const counts = new Map<string, number>();
@@ -30,13 +38,27 @@ export function measureLedger(metrics: Metrics, ledger: Ledger, now: Instant): v
     for (const kind of ["affine", "borrowed"] as const)
       metrics.blocks.set({ family, kind }, counts.get(`${family} ${kind}`) ?? 0);
   }
+  measureStock(metrics, ledger, now);
   metrics.intentsPending.set(pending);
   metrics.intentOldest.set((now - oldest) / 1000);
 }
 
+function measureStock(metrics: Metrics, ledger: Ledger, now: Instant): void {
+  const policy = ledger.warm();
+  for (const family of families) {
+    const demands = [...ledger.demands.values()].filter(({ want }) => want.family === (family === "ipv4" ? 4 : 6));
+    const target = policy ? demands.reduce((sum, demand) => sum + targetOf(demand, policy, now), 0) : 0;
+    metrics.warmTarget.set({ family }, target);
+  }
+  metrics.leaseRemaining.set(Math.max(0, ledger.lease.until - now) / 1000);
+}
+
 function stateOf({ state }: Holding): AddressState {
   switch (state.kind) {
+    case "warm":
+      return "warm";
     case "reserving":
+    case "held":
       return "held";
     case "withdrawn":
     case "leaving":

@@ -188,6 +188,19 @@ export const agentMetrics = {
     help: "Addresses this node answers for, each in exactly one state",
     stability: "beta",
   },
+  warmTarget: {
+    name: "cattail_agent_warm_target",
+    type: "gauge",
+    labels: { family },
+    help: "How many addresses are to be kept in stock by the demand of now",
+    stability: "beta",
+  },
+  leaseRemaining: {
+    name: "cattail_agent_lease_remaining_seconds",
+    type: "gauge",
+    help: "How long addresses are handed out from stock if no server is heard from now on, in seconds",
+    stability: "stable",
+  },
   blocks: {
     name: "cattail_agent_blocks",
     type: "gauge",

@@ -144,7 +144,10 @@ test("a refusal says what, for whom, why, which request, and what next", () => {
 });
 
 function decided(request: AgentRequest, change: (ledger: Ledger) => void = () => {}): unknown {
-  const ledger = createLedger({ node, handles: "off", placement: placement() }, 0 as Instant);
+  const ledger = createLedger(
+    { node, handles: "off", handleDelayMs: undefined, warm: () => undefined, placement: placement() },
+    0 as Instant,
+  );
   change(ledger);
   const at = { ledger, node, call: 1 as CallId, now: 500 as Instant, wall: 10_000 as UnixMs, nanos };
   const verdict = decide(request, at);

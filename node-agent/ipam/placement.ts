@@ -10,7 +10,7 @@ import { blockOf, cidrOf, contains, familyOf, sizeOf } from "../../shared/ip/cid
 import type { Address, BlockCidr, Family, NodeName, PoolName, UnixMs } from "../../shared/kinds.ts";
 import type { AddRequest } from "../../shared/protocol/socket.ts";
 import type { Reason } from "../../shared/reasons.ts";
-import type { Placement, Wanted } from "../ledger/state.ts";
+import type { Any, Placement, Wanted } from "../ledger/state.ts";
 import type { View } from "../sync/view.ts";
 import { cniCode, type Trouble, trouble } from "../trouble.ts";
 import { claimSentence, troubleOfChoice } from "./sentences.ts";
@@ -62,6 +62,21 @@ export class ViewPlacement implements Placement {
     return freeOrdinals(state, this.#reserved().ordinalsOf(block.cidr));
   }
 
+  usual(): readonly Any[] {
+    return ([4, 6] as const).flatMap((family) => {
+      const choice = this.#chosen(family, [], "");
+      return choice.ok ? [{ kind: "any" as const, family, pools: choice.pools.map(({ name }) => name) }] : [];
+    });
+  }
+
+  isReserved(address: Address): boolean {
+    return this.#reserved().reserves(address);
+  }
+
+  cooldownMs(): number {
+    return (this.#view.get("config", "default") ?? defaultIpamConfig).ipCooldownSeconds * 1000;
+  }
+
   forbids({ cidr, affinity }: Block): Trouble | undefined {
     const { strictAffinity } = this.#view.get("config", "default") ?? defaultIpamConfig;
     if (!strictAffinity) return undefined;
@@ -92,14 +107,19 @@ export class ViewPlacement implements Placement {
 
   #choose(ask: AddRequest, family: Family): PoolChoice | Trouble {
     const entries = family === 4 ? ask.pools.ipv4 : ask.pools.ipv6;
-    const namespace = this.#view.get("namespace", ask.podNamespace);
+    const isKnown = this.#view.get("namespace", ask.podNamespace) !== undefined;
     const pools = this.#sortedPools();
-    if (entries.length === 0 && namespace === undefined && ask.podNamespace !== "" && pools.some(asksForNamespace)) {
+    if (entries.length === 0 && !isKnown && ask.podNamespace !== "" && pools.some(asksForNamespace)) {
       const why = `namespace ${ask.podNamespace} is not known on this node yet, and there are pools that choose by namespace`;
       const details = `failed to get namespace ${ask.podNamespace}`;
       return trouble("NoPoolSelected", why, { code: cniCode.tryLater, details });
     }
-    const key = JSON.stringify([family, entries, ask.podNamespace]);
+    return this.#chosen(family, entries, ask.podNamespace);
+  }
+
+  #chosen(family: Family, entries: readonly string[], namespace: string): PoolChoice {
+    const pools = this.#sortedPools();
+    const key = JSON.stringify([family, entries, namespace]);
     const known = this.#choices.get(key);
     if (known) return known;
     const resolved = resolvePools(pools, entries, family);
@@ -110,7 +130,7 @@ export class ViewPlacement implements Placement {
           requested: resolved.cidrs,
           node: this.#node,
           nodeLabels: this.#view.get("node", this.#node)?.labels ?? {},
-          namespaceLabels: namespace?.labels,
+          namespaceLabels: this.#view.get("namespace", namespace)?.labels,
         })
       : resolved;
     this.#choices.set(key, choice);

@@ -4,7 +4,9 @@ import { type BlockCidr, type Instant, invariant, type UnixMs } from "../../shar
 import type { AddRequest } from "../../shared/protocol/socket.ts";
 import { cniCode, type Trouble, trouble } from "../trouble.ts";
 import { findSpot, type Spot } from "./blocks.ts";
-import { claim } from "./commits.ts";
+import { claim, hasten } from "./commits.ts";
+import { noteDemand } from "./demand.ts";
+import { isLeased, leaseExpired } from "./lease.ts";
 import { cover, withdraw } from "./leaving.ts";
 import {
   type Add,
@@ -13,11 +15,15 @@ import {
   type CallId,
   familyOfHolding,
   type Holding,
+  holdingAt,
   isOwn,
   type Ledger,
+  laneOf,
+  nobody,
   partsOf,
   type Wanted,
 } from "./state.ts";
+import { handOut } from "./stock.ts";
 import { type Granted, hold, letGo, refuse, save, setState, type Turn } from "./turn.ts";
 
 /** Without a server an ADD waits so long for one, then says so: the runtime tries again. */
@@ -70,6 +76,7 @@ function startAdd(turn: Turn, event: AddEvent, caller: Caller): void {
     callers: [caller],
     took: new Set(orphaned?.holdings),
     placed: false,
+    counted: false,
     recorded: undefined,
     waitsFor: undefined,
     shown: new Set(),
@@ -94,18 +101,38 @@ function place(turn: Turn, add: Add): void {
   const attachment = ledger.attachments.get(add.id);
   const missing = missingOf(ledger, add, attachment);
   if ("reason" in missing) return failAdd(turn, add, missing);
+  if (missing.length > 0 && ledger.lease.standing === "ran-out" && !ledger.online)
+    return failAdd(turn, add, leaseExpired());
+  countDemand(turn, add, missing);
   const unseen = missing.find((want) => want.kind === "address" && !isShown(ledger, add, want.block));
   if (unseen) return claim(turn, add, unseen);
   const spots = missing.map((want) => ({ want, spot: findSpot(ledger, want, add.shown, turn.now) }));
   const without = spots.find(({ spot }) => spot === undefined || "reason" in spot);
   if (without?.spot && "reason" in without.spot) return failAdd(turn, add, without.spot);
-  if (without?.want.kind === "address") return failAdd(turn, add, inUse(without.want.address));
+  if (without?.want.kind === "address") return awaitAddress(turn, add, without.want);
   if (without) return claim(turn, add, without.want);
   add.placed = true;
   add.waitsFor = undefined;
   turn.touched.add(add.id);
   const owner = attachment ?? createAttachment(turn, add);
   for (const { spot } of spots) if (spot && !("reason" in spot)) take(turn, add, owner, spot);
+}
+
+function countDemand(turn: Turn, add: Add, missing: readonly Wanted[]): void {
+  if (add.counted) return;
+  add.counted = true;
+  for (const want of missing) if (want.kind === "any") noteDemand(turn, want, add.ask);
+}
+
+/** It may be on its way out, or back from somebody: then it is worth waiting for. */
+function awaitAddress(turn: Turn, add: Add, { address, block }: Extract<Wanted, { kind: "address" }>): void {
+  const lane = turn.ledger.lanes.get(block);
+  const holding = [...(lane?.holdings.values() ?? [])].find((one) => one.address === address);
+  const { kind } = holding?.state ?? {};
+  if (!lane || (kind !== "leaving" && kind !== "withdrawn" && kind !== "warm")) {
+    return failAdd(turn, add, inUse(address));
+  }
+  hasten(turn, lane);
 }
 
 /** Of a block that is not this node's, only what the server has just shown counts. */
@@ -147,8 +174,13 @@ function createAttachment(turn: Turn, { id, ask, owner, addedAt }: Add): Attachm
 }
 
 function take(turn: Turn, { id, owner, ask, took }: Add, attachment: Attachment, spot: Spot): void {
-  const holding = { ...spot, attachment: id, ...owner, request: ask.request };
-  const held = hold(turn, holding, { kind: "reserving" });
+  const { block, ordinal } = spot;
+  const fixed = ask.requested.length > 0;
+  const taker = { attachment: id, ...owner, request: ask.request, fixed };
+  const inStock = holdingAt(turn.ledger, block, ordinal);
+  const held = inStock
+    ? handOut(turn, inStock, taker)
+    : hold(turn, { ...taker, block, ordinal }, { kind: "reserving" });
   took.add(held);
   attachment.holdings.add(held);
 }
@@ -157,6 +189,7 @@ function take(turn: Turn, { id, owner, ask, took }: Add, attachment: Attachment,
 export function lostPlace(turn: Turn, holding: Holding): void {
   const { ledger } = turn;
   const add = ledger.adds.get(holding.attachment);
+  if (holding.attachment === nobody) return letGo(turn, holding);
   const wanted = holding.state.kind === "reserving";
   if (wanted && ledger.attachments.get(holding.attachment)?.phase === "owned" && !add?.took.has(holding)) {
     return setState(turn, holding, { kind: "lost" }); // of an answered ADD, which goes on using it
@@ -175,28 +208,39 @@ export function lostPlace(turn: Turn, holding: Holding): void {
 /** Called for every ADD that something happened to. */
 export function advance(turn: Turn, add: Add): void {
   const { ledger } = turn;
-  if (add.recorded !== undefined || !add.placed || add.callers.length === 0) return;
+  if (!add.placed || add.callers.length === 0) return;
+  if (add.recorded !== undefined) return add.recorded <= ledger.durable ? conclude(turn, add) : undefined;
   const attachment = ledger.attachments.get(add.id);
   invariant(attachment !== undefined, `${add.id} has places but no attachment`);
   const taken = [...add.took].find(({ state }) => state.kind === "lost");
   if (taken) return failAdd(turn, add, trouble("CommitTimeout", `${taken.address} was taken away by another writer`));
-  if (![...add.took].every(({ state }) => state.kind === "owned")) return;
-  if (attachment.phase === "owned" && add.took.size === 0) return answer(turn, add, true);
+  // What is held needs no write before the answer: the block shows it in stock, where nobody takes it.
+  if (![...add.took].every(({ state }) => state.kind === "owned" || state.kind === "held")) return;
+  if (attachment.phase === "owned" && add.took.size === 0) return conclude(turn, add);
   attachment.phase = "owned";
   save(turn, { table: "attachment", id: add.id });
   add.recorded = turn.number;
 }
 
-/** Its last record is on disk. */
-export function answer(turn: Turn, add: Add, repeated = false): void {
+/** Its last record is on disk. Without a lease that is enough only for what the block shows as its own. */
+function conclude(turn: Turn, add: Add): void {
   const { ledger } = turn;
-  ledger.adds.delete(add.id);
   const attachment = ledger.attachments.get(add.id);
   invariant(attachment !== undefined, `${add.id} is answered without an attachment`);
+  const unwritten = [...attachment.holdings].filter(({ state }) => state.kind === "held");
+  if (unwritten.length === 0 || isLeased(ledger, turn.now)) return answer(turn, add, attachment);
+  if (!ledger.online) return failAdd(turn, add, leaseExpired());
+  for (const holding of unwritten) hasten(turn, laneOf(ledger, holding.block));
+}
+
+function answer(turn: Turn, add: Add, attachment: Attachment): void {
+  turn.ledger.adds.delete(add.id);
   const places = grantedFor(add.ask, [...attachment.holdings]);
+  const fromStock = [...add.took].every(({ state }) => state.kind === "held");
+  const path = add.took.size === 0 ? "replay" : fromStock ? "warm" : "wait";
   attachment.answers += add.callers.length;
   add.callers.forEach(({ call }, index) => {
-    turn.effects.push({ kind: "granted", call, places, repeated: repeated || index > 0 });
+    turn.effects.push({ kind: "granted", call, places, path: index > 0 ? "replay" : path });
   });
 }
 
@@ -251,7 +295,9 @@ function dismiss(add: Add, caller: Caller, tell?: () => void): void {
 
 function delayOf(ledger: Ledger, { trouble: found }: Add): Trouble {
   if (ledger.diskFails) return diskFails();
-  if (!ledger.online) return trouble("ServerAway", "no cache server answers this node's agent");
+  if (!ledger.online && ledger.lease.standing === "ran-out") return leaseExpired();
+  if (!ledger.online)
+    return trouble("ServerAway", "no cache server answers this node's agent, and nothing is in stock");
   if (!ledger.complete) return trouble("AgentStarting", "the agent has not received all of its data yet");
   return found ?? trouble("CommitTimeout", "the server did not confirm the write in time");
 }

@@ -1,6 +1,6 @@
 // What a newly seen version of a block says about what we hold in it, and which of its ordinals may be taken next.
 // Leaves to others how a version came here (sync/) and what is sent in return (commits.ts).
-import { holderOf, isFree } from "../../shared/calico/block.ts";
+import { holderOf, isFree, ownerAttributes } from "../../shared/calico/block.ts";
 import type { Block, Holder, Place } from "../../shared/calico/resources.ts";
 import { familyOf, ordinalOf } from "../../shared/ip/cidr.ts";
 import {
@@ -10,19 +10,26 @@ import {
   impossible,
   invariant,
   type PoolName,
+  type Sequence,
 } from "../../shared/kinds.ts";
 import type { Trouble } from "../trouble.ts";
+import { destinationOf } from "./demand.ts";
+import { dueForIndex } from "./late-handles.ts";
+import { cover } from "./leaving.ts";
 import {
+  type Any,
   type Holding,
   holdingAt,
   isOwn,
   type Lane,
   type Ledger,
   laneOf,
+  nobody,
   rankOwn,
   type Tombstone,
   type Wanted,
 } from "./state.ts";
+import { lookForStock, pick, stockAt, stocked } from "./stock.ts";
 import { hold, letGo, setState, type Turn } from "./turn.ts";
 
 /** Takes in the newest version, undefined = gone, and draws every conclusion from it. */
@@ -42,8 +49,10 @@ export function seeBlock(turn: Turn, cidr: BlockCidr, block: Block | undefined):
 function reconcile(turn: Turn, lane: Lane): void {
   for (const holding of [...lane.holdings.values()]) {
     if (lane.block) compare(turn, lane.block, holding);
-    else if (holding.state.kind === "owned") lose(turn, holding, "block_lost");
+    else if (holding.state.kind === "owned" || holding.state.kind === "held") lose(turn, holding, "block_lost");
+    else if (holding.state.kind === "warm") loseStock(turn, holding, "block_lost");
   }
+  lookForStock(turn, lane);
   turn.vacated.add(lane);
 }
 
@@ -52,30 +61,45 @@ export function sweepLane(turn: Turn, lane: Lane): void {
   for (const stone of stonesIn(turn.ledger, lane)) sweep(turn, lane, stone);
 }
 
-function compare(turn: Turn, block: Block, holding: Holding): void {
-  const { state } = holding;
-  const holder = holderOf(block, holding.ordinal);
+export function compare(turn: Turn, block: Block, holding: Holding): void {
+  const { state, ordinal } = holding;
+  const holder = holderOf(block, ordinal);
   const ours = holder?.handle === holding.handle ? holder : undefined;
+  const inStock = stockAt(turn.ledger, block, ordinal);
+  // A version from before it was so says nothing.
+  if ("sequence" in state && state.sequence !== undefined && block.sequenceNumber <= state.sequence) return;
   switch (state.kind) {
     case "reserving":
-    case "withdrawn":
       // Seen as wished: that settles it. Seen as free settles nothing, the reserve may still be under way.
       if (ours) settleReserve(turn, holding, ours);
       return;
+    case "withdrawn":
+      if (ours) return settleReserve(turn, holding, ours);
+      if (state.sequence === undefined || inStock?.sequence === state.sequence) return;
+      return settleWithdrawn(turn, block, holding, inStock);
+    case "warm":
+      if (inStock?.sequence === state.sequence) return;
+      if (inStock) return stocked(turn, block, ordinal, inStock);
+      return loseStock(turn, holding, holder ? "taken" : "released");
+    case "held":
+      if (ours) return settleReserve(turn, holding, ours);
+      if (inStock?.sequence === state.sequence) return;
+      if (inStock) return holdAgain(turn, block, holding, inStock);
+      return lose(turn, holding, holder ? "taken" : "released", block);
     case "owned":
-      if (block.sequenceNumber <= state.sequence) return; // a version from before it was ours
       if (ours?.sequence === state.sequence) return;
       if (ours) return setState(turn, holding, { kind: "owned", sequence: ours.sequence });
+      if (inStock) return holdAgain(turn, block, holding, inStock);
       return lose(turn, holding, holder ? "taken" : "released", block);
     case "leaving":
-      if (block.sequenceNumber <= state.sequence) return;
-      // Whatever is under way expects what will never be again. Where handles are written, its handle is settled by the answer alone.
-      if (!ours) return turn.ledger.handles === "eager" ? undefined : letGo(turn, holding);
-      if (ours.sequence !== state.sequence) setState(turn, holding, { kind: "leaving", sequence: ours.sequence });
-      return;
+      if (ours?.sequence === state.sequence) return;
+      // Where handles are written, its handle is settled by the answer alone.
+      if (!ours && turn.ledger.handles === "eager" && holding.attachment !== nobody) return;
+      return settleLeaving(turn, block, holding, holder);
     case "lost":
       if (ours) setState(turn, holding, { kind: "owned", sequence: ours.sequence });
-      else if (isFree(block, holding.ordinal)) setState(turn, holding, { kind: "reserving" });
+      else if (inStock) holdAgain(turn, block, holding, inStock);
+      else if (isFree(block, ordinal)) setState(turn, holding, { kind: "reserving" });
       return;
     case "suspect":
       return;
@@ -84,8 +108,46 @@ function compare(turn: Turn, block: Block, holding: Holding): void {
   }
 }
 
+/** The block shows it as wished. */
 export function settleReserve(turn: Turn, holding: Holding, { sequence }: Holder): void {
-  setState(turn, holding, { kind: holding.state.kind === "withdrawn" ? "leaving" : "owned", sequence });
+  if (holding.state.kind === "withdrawn") return leave(turn, holding, sequence);
+  if (holding.attachment === nobody) return setState(turn, holding, { kind: "warm", sequence, used: false });
+  setState(turn, holding, { kind: "owned", sequence });
+  dueForIndex(turn, holding);
+}
+
+export function leave(turn: Turn, holding: Holding, sequence: Sequence): void {
+  setState(turn, holding, { kind: "leaving", sequence, to: destinationOf(turn.ledger, holding, turn.now) });
+}
+
+/** The retag that nobody wants any more is dead: what it expected will never be again. */
+function settleWithdrawn(turn: Turn, block: Block, holding: Holding, inStock: Holder | undefined): void {
+  cover(turn, holding);
+  if (inStock) stocked(turn, block, holding.ordinal, inStock);
+  else letGo(turn, holding);
+}
+
+/** Whatever is under way for it expects what will never be again. */
+export function settleLeaving(turn: Turn, block: Block, holding: Holding, holder: Holder | undefined): void {
+  const { state, ordinal } = holding;
+  invariant(state.kind === "leaving", `${holding.address} is not leaving`);
+  const inStock = stockAt(turn.ledger, block, ordinal);
+  const isOut = holding.attachment === nobody && state.to === "free";
+  if (inStock && !isOut) return stocked(turn, block, ordinal, inStock);
+  if (holder?.handle !== holding.handle) return letGo(turn, holding);
+  setState(turn, holding, { kind: "leaving", sequence: holder.sequence, to: state.to });
+}
+
+/** Its attachment lives and the block shows it in this node's stock: it is still to be retagged. */
+function holdAgain(turn: Turn, block: Block, holding: Holding, { sequence }: Holder): void {
+  const stock = { ...ownerAttributes(block, holding.ordinal) };
+  setState(turn, holding, { kind: "held", sequence, stock });
+}
+
+/** Nobody has it, so nobody is harmed; but somebody took what was not his. */
+function loseStock(turn: Turn, holding: Holding, what: "taken" | "released" | "block_lost"): void {
+  turn.effects.push({ kind: "conflict", what, holding });
+  letGo(turn, holding);
 }
 
 /** An address in use that the API no longer shows as ours: taken back when it is free, else known as lost. */
@@ -120,8 +182,8 @@ export function sweep(turn: Turn, lane: Lane, stone: Tombstone): void {
     if (lane.holdings.has(ordinal) || !covers(stone, lane.cidr, ordinal)) continue;
     const { id: attachment } = stone;
     const { handle } = holder;
-    const holding = { block: lane.cidr, ordinal, attachment, handle, attributes: {}, request: "" };
-    hold(turn, holding, { kind: "leaving", sequence: holder.sequence });
+    const holding = { block: lane.cidr, ordinal, attachment, handle, attributes: {}, request: "", fixed: false };
+    hold(turn, holding, { kind: "leaving", sequence: holder.sequence, to: "free" });
   }
 }
 
@@ -138,6 +200,8 @@ export function findSpot(
   shown: ReadonlySet<BlockCidr>,
   now: Instant,
 ): Spot | Trouble | undefined {
+  const inStock = pick(ledger, want, now);
+  if (inStock) return inStock;
   if (want.kind === "address") return spotOfAddress(ledger, want);
   for (const lane of [...ownIn(ledger, want), ...shownIn(ledger, want, shown)]) {
     const ordinal = nextFree(ledger, lane, now);
@@ -145,8 +209,6 @@ export function findSpot(
   }
   return undefined;
 }
-
-type Any = Extract<Wanted, { kind: "any" }>;
 
 /** The blocks of this node that lie in the wanted pools. */
 export function ownIn(ledger: Ledger, want: Any): Lane[] {
@@ -173,7 +235,7 @@ export function poolOf(ledger: Ledger, lane: Lane): PoolName | null {
 /** How long a block that was found full is taken for full: whoever waits asks often. */
 const recheckMs = 1_000;
 
-function nextFree(ledger: Ledger, lane: Lane, now: Instant): number | undefined {
+export function nextFree(ledger: Ledger, lane: Lane, now: Instant): number | undefined {
   if (lane.free === undefined || (lane.free.length === 0 && now - lane.freeAt >= recheckMs)) {
     lane.free = lane.block ? ledger.placement.freeOrdinals(lane.block) : [];
     lane.freeAt = now;

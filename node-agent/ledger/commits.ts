@@ -2,23 +2,27 @@
 // Leaves to others who wanted it (adding.ts, leaving.ts).
 import { holderOf } from "../../shared/calico/block.ts";
 import type { Block } from "../../shared/calico/resources.ts";
-import { type BlockCidr, type Instant, impossible } from "../../shared/kinds.ts";
+import { type BlockCidr, type Instant, impossible, type Sequence } from "../../shared/kinds.ts";
 import type { Intent, IntentResult, Problem } from "../../shared/protocol/stream.ts";
 import { type Reason, reasons } from "../../shared/reasons.ts";
 import { type Trouble, trouble } from "../trouble.ts";
 import { failAdd, lostPlace } from "./adding.ts";
-import { ownIn, seeBlock, settleReserve, shownIn } from "./blocks.ts";
+import { compare, ownIn, seeBlock, settleLeaving, settleReserve, shownIn } from "./blocks.ts";
+import { shortMs } from "./demand.ts";
 import {
   type Add,
+  type Demand,
   type Flight,
   type Holding,
   isDurable,
   isOpen,
   type Lane,
   type Ledger,
+  nobody,
   type Wanted,
 } from "./state.ts";
-import { letGo, setState, type Turn } from "./turn.ts";
+import { stockOwner } from "./stock.ts";
+import { letGo, makeDue, setState, type Turn } from "./turn.ts";
 
 /** A commit of this many intents stays far below the largest frame. */
 const maxIntentsPerCommit = 1024;
@@ -34,7 +38,8 @@ const maxClaimsPerAdd = 4;
 
 export function flush(turn: Turn, lane: Lane): void {
   const { ledger } = turn;
-  if (!ledger.online || lane.flight || lane.due.size === 0 || lane.notBefore > turn.now) return;
+  const due = flushTime(ledger, lane);
+  if (due === undefined || due > turn.now) return;
   const ready = [...lane.due].filter((holding) => isDurable(ledger, holding)).slice(0, maxIntentsPerCommit);
   if (ready.length === 0) return;
   const id = ledger.nextId++;
@@ -44,13 +49,50 @@ export function flush(turn: Turn, lane: Lane): void {
     holding.sent = true;
     lane.due.delete(holding);
   }
-  const commit = { id, block: lane.cidr, intents: ready.map(intentOf), handles: ledger.handles };
-  turn.effects.push({ kind: "commit", commit });
+  lane.hurry = false;
+  lane.flushAt = lane.due.size === 0 ? undefined : turn.now;
+  const intents = ready.map((holding) => intentOf(ledger, holding));
+  turn.effects.push({ kind: "commit", commit: { id, block: lane.cidr, intents, handles: ledger.handles } });
 }
 
-function intentOf({ ordinal, handle, attributes, state }: Holding): Intent {
-  if (state.kind !== "leaving") return { ordinal, expect: null, become: { handle, attributes } };
-  return { ordinal, expect: { handle, sequence: String(state.sequence) }, become: null };
+/** When what is due may be sent; undefined: when something else has happened. */
+export function flushTime(ledger: Ledger, lane: Lane): Instant | undefined {
+  if (!ledger.online || lane.flight || lane.due.size === 0) return undefined;
+  const ready = [...lane.due].filter((holding) => isDurable(ledger, holding));
+  if (ready.length === 0) return undefined;
+  const isAwaited =
+    lane.hurry || ready.some(({ attachment, state }) => state.kind === "reserving" && attachment !== nobody);
+  return isAwaited ? lane.notBefore : (Math.max(lane.notBefore, lane.flushAt ?? 0) as Instant);
+}
+
+/** Somebody waits for what leaves here. */
+export function hasten(turn: Turn, lane: Lane): void {
+  if (lane.due.size === 0) return;
+  lane.hurry = true;
+  turn.lanes.add(lane);
+}
+
+function intentOf(ledger: Ledger, { ordinal, handle, attributes, state }: Holding): Intent {
+  const expected = (owner: string, sequence: Sequence): Intent["expect"] => ({
+    handle: owner,
+    sequence: String(sequence),
+  });
+  const become = { handle, attributes };
+  switch (state.kind) {
+    case "leaving":
+      return {
+        ordinal,
+        expect: expected(handle, state.sequence),
+        become: state.to === "warm" ? stockOwner(ledger) : null,
+      };
+    case "held":
+      return { ordinal, expect: expected(stockOwner(ledger).handle, state.sequence), become };
+    case "withdrawn":
+      if (state.sequence === undefined) return { ordinal, expect: null, become };
+      return { ordinal, expect: expected(stockOwner(ledger).handle, state.sequence), become };
+    default:
+      return { ordinal, expect: null, become };
+  }
 }
 
 export interface Answer {
@@ -75,7 +117,9 @@ export function acknowledge(turn: Turn, answer: Answer): void {
     const block = answer.block === undefined ? lane.block : (answer.block ?? undefined);
     flight.entries.forEach(({ holding, sent }, index) => {
       if (lane.holdings.get(holding.ordinal) !== holding || !isOpen(holding)) return; // settled by a version that came first
-      if (sent.kind !== "leaving") concludeReserve(turn, lane, holding, block, results[index]);
+      if (sent.kind === "held" || (sent.kind === "withdrawn" && sent.sequence !== undefined))
+        concludeRetag(turn, lane, holding, block, results[index]);
+      else if (sent.kind !== "leaving") concludeReserve(turn, lane, holding, block, results[index]);
       else if (holding.state === sent) concludeRelease(turn, lane, holding, block, results[index]);
     });
     seeBlock(turn, lane.cidr, block);
@@ -93,7 +137,7 @@ function postpone(turn: Turn, lane: Lane, flight: Flight, problem: Problem | und
   const found = problem && troubleOf(problem);
   for (const { holding } of flight.entries) {
     if (lane.holdings.get(holding.ordinal) !== holding || !isOpen(holding)) continue;
-    lane.due.add(holding);
+    makeDue(turn, lane, holding);
     const add = turn.ledger.adds.get(holding.attachment);
     if (!add || !found || holding.state.kind !== "reserving") continue;
     add.trouble = found;
@@ -115,7 +159,7 @@ function concludeReserve(
       const holder = block && holderOf(block, holding.ordinal);
       if (holder?.handle === holding.handle) return settleReserve(turn, holding, holder);
       if (block) return lostPlace(turn, holding);
-      return void lane.due.add(holding); // asked again, the server shows the block
+      return makeDue(turn, lane, holding); // asked again, the server shows the block
     }
     case "expectation":
     case "refused":
@@ -126,6 +170,24 @@ function concludeReserve(
   }
 }
 
+/** What the newest block shows decides; where it shows nothing new, the retag is sent again. */
+function concludeRetag(
+  turn: Turn,
+  lane: Lane,
+  holding: Holding,
+  block: Block | undefined,
+  result: IntentResult | undefined,
+): void {
+  if (holding.state.kind === "leaving") return; // settled by the view, and deleted since
+  if (block) compare(turn, block, holding);
+  else if (holding.state.kind === "held")
+    return; // the block is gone, which is said to all that is in it
+  else return lostPlace(turn, holding);
+  if (lane.holdings.get(holding.ordinal) !== holding || !isOpen(holding)) return;
+  makeDue(turn, lane, holding);
+  if (result !== "applied" && result !== "already") lane.notBefore = (turn.now + retryMs) as Instant;
+}
+
 function concludeRelease(
   turn: Turn,
   lane: Lane,
@@ -133,15 +195,20 @@ function concludeRelease(
   block: Block | undefined,
   result: IntentResult | undefined,
 ): void {
-  if (holding.state.kind !== "leaving") return;
-  if (result !== "expectation") return letGo(turn, holding);
+  const { state } = holding;
+  if (state.kind !== "leaving") return;
   const holder = block && holderOf(block, holding.ordinal);
-  if (holder?.handle !== holding.handle) return letGo(turn, holding);
-  // Still ours, under another sequence: somebody rewrote it. Under the same one the copy we see is old: soon there is a newer one.
-  if (holder.sequence !== holding.state.sequence)
-    setState(turn, holding, { kind: "leaving", sequence: holder.sequence });
-  else lane.notBefore = (turn.now + retryMs) as Instant;
-  lane.due.add(holding);
+  const isDone = result === "applied" || result === "already";
+  if (!block || (isDone && state.to === "free")) return letGo(turn, holding);
+  // Not ours to keep, perhaps still ours to give up.
+  if (result === "refused") {
+    return state.to === "free" ? letGo(turn, holding) : setState(turn, holding, { ...state, to: "free" });
+  }
+  // Under another sequence: somebody rewrote it. Under the same one the copy we see is old: soon there is a newer one.
+  if (holder?.handle !== holding.handle || holder.sequence !== state.sequence)
+    return settleLeaving(turn, block, holding, holder);
+  lane.notBefore = (turn.now + retryMs) as Instant;
+  makeDue(turn, lane, holding);
 }
 
 /** Asks for a block for the ADD that came first; whoever else wants the same waits for the same answer. */
@@ -162,9 +229,27 @@ export function claim(turn: Turn, add: Add, want: Wanted): void {
     turn.effects.push({ kind: "claim-block", id, block: want.block, pool: want.pool });
     return;
   }
+  // What is on its way out may be room as well.
+  for (const lane of ownIn(ledger, want)) hasten(turn, lane);
   const full = [...ownIn(ledger, want), ...shownIn(ledger, want, add.shown)].map((lane) => lane.cidr);
   const pools = want.pools.slice(0, maxPools);
   turn.effects.push({ kind: "claim", id, pools, full: full.slice(0, maxFull), borrow: true });
+}
+
+/** One more block, of this node only: for nobody in particular. */
+export function claimForStock(turn: Turn, { want }: Demand): void {
+  const { ledger, now } = turn;
+  const key = `stock ${want.pools.join(" ")}`;
+  if (!ledger.online || ledger.claims.has(key)) return;
+  const id = ledger.nextId++;
+  ledger.claims.set(key, { id, want, since: now, notBefore: now });
+  const full = ownIn(ledger, want).map((lane) => lane.cidr);
+  const pools = want.pools.slice(0, maxPools);
+  turn.effects.push({ kind: "claim", id, pools, full: full.slice(0, maxFull), borrow: false });
+}
+
+function isForStock(key: string): boolean {
+  return key.startsWith("stock ");
 }
 
 export interface ClaimAnswer {
@@ -184,6 +269,7 @@ export function claimed(turn: Turn, answer: ClaimAnswer): void {
     for (const add of waiting) add.shown.add(answer.block.cidr);
     return seeBlock(turn, answer.block.cidr, answer.block.block);
   }
+  if (isForStock(key)) return runShort(turn, asked.want);
   const problem = answer.problem ?? { reason: "Internal", message: "the server answered a claim with nothing" };
   const found = troubleOf(problem);
   const waits = isWorthWaiting(found.reason);
@@ -192,6 +278,14 @@ export function claimed(turn: Turn, answer: ClaimAnswer): void {
   for (const add of waiting) {
     add.trouble = found;
     if (!waits) failAdd(turn, add, withVerdict(ledger, asked.want, found));
+  }
+}
+
+/** Whoever has no more to give is left alone for a while, and the stock there kept small. */
+function runShort({ ledger, now }: Turn, want: Wanted): void {
+  for (const demand of ledger.demands.values()) {
+    if (want.kind === "any" && demand.want.pools.join(" ") === want.pools.join(" "))
+      demand.shortUntil = (now + shortMs) as Instant;
   }
 }
 
@@ -214,10 +308,11 @@ export function unsettle(turn: Turn): void {
   const { ledger } = turn;
   for (const lane of ledger.flights.values()) {
     for (const { holding } of lane.flight?.entries ?? []) {
-      if (lane.holdings.get(holding.ordinal) === holding && isOpen(holding)) lane.due.add(holding);
+      if (lane.holdings.get(holding.ordinal) === holding && isOpen(holding)) makeDue(turn, lane, holding);
     }
     lane.flight = undefined;
   }
   ledger.flights.clear();
   ledger.claims.clear();
+  ledger.indexing = undefined;
 }

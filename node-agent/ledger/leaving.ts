@@ -3,7 +3,7 @@
 import { type AttachmentId, type Instant, impossible, type UnixMs } from "../../shared/kinds.ts";
 import { cniCode, trouble } from "../trouble.ts";
 import { deletedMeanwhile, diskFails, failAdd } from "./adding.ts";
-import { sweep } from "./blocks.ts";
+import { leave, sweep } from "./blocks.ts";
 import {
   type Attachment,
   type AttachmentParts,
@@ -15,6 +15,7 @@ import {
   neverWritten,
   type Tombstone,
 } from "./state.ts";
+import { putBack } from "./stock.ts";
 import { bury, letGo, refuse, save, setState, type Turn } from "./turn.ts";
 
 /** How long a DEL waits for the server once it is on disk: the runtime has a pod to end (spec/cni.md 3.4). */
@@ -113,17 +114,22 @@ export function withdraw(turn: Turn, holding: Holding): void {
     case "reserving":
       if (holding.sent) {
         cover(turn, holding);
-        return setState(turn, holding, { kind: "withdrawn" });
+        return setState(turn, holding, { kind: "withdrawn", sequence: undefined });
       }
       // Its record failed: it may be on disk all the same, and a replay would then ask for the ordinal.
       if (holding.written === neverWritten) return makeSuspect(turn, holding);
       return letGo(turn, holding);
+    case "held":
+      if (!holding.sent) return putBack(turn, holding);
+      cover(turn, holding);
+      return setState(turn, holding, { kind: "withdrawn", sequence: state.sequence });
     case "owned":
       cover(turn, holding);
-      return setState(turn, holding, { kind: "leaving", sequence: state.sequence });
+      return leave(turn, holding, state.sequence);
     case "lost":
       cover(turn, holding);
       return letGo(turn, holding);
+    case "warm":
     case "withdrawn":
     case "leaving":
     case "suspect":
@@ -225,5 +231,7 @@ export function answerDels(turn: Turn): void {
 /** The journal's word is a promise; the server's is waited for only while it is likely to come soon. */
 function isAnswerable(ledger: Ledger, { id, record, patience }: Del, now: Instant): boolean {
   if (record > ledger.durable) return false;
-  return id === undefined || !ledger.online || patience <= now || !ledger.departing.has(id);
+  // Where writes may wait, nobody waits for them.
+  const isPromise = ledger.warm() !== undefined || !ledger.online || patience <= now;
+  return id === undefined || isPromise || !ledger.departing.has(id);
 }

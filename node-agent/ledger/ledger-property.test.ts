@@ -4,7 +4,8 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
 import { podHandle } from "../../shared/calico/attributes.ts";
-import { collect, freeOrdinals } from "../../shared/calico/block.ts";
+import { collect, freeOrdinals, holderOf } from "../../shared/calico/block.ts";
+import { warmHandle } from "../../shared/calico/names.ts";
 import { compareVersions } from "../../shared/calico/resource-version.ts";
 import type { Block } from "../../shared/calico/resources.ts";
 import { contains } from "../../shared/ip/cidr.ts";
@@ -19,10 +20,21 @@ import type {
   UnixMs,
 } from "../../shared/kinds.ts";
 import type { AddRequest } from "../../shared/protocol/socket.ts";
+import type { Intent } from "../../shared/protocol/stream.ts";
 import { CalicoApi } from "../../test/model/calico-api.ts";
+import { resumeLease } from "./lease.ts";
 import { check, type LedgerEvent, nextWake, replay, step } from "./ledger.ts";
 import { decodeRows, type JournalRow } from "./record.ts";
-import { attachmentId, type CallId, createLedger, type Ledger, type Placement, type RecordNumber } from "./state.ts";
+import {
+  attachmentId,
+  type CallId,
+  createLedger,
+  type Incarnation,
+  type Ledger,
+  type Placement,
+  type RecordNumber,
+  type WarmPolicy,
+} from "./state.ts";
 import type { Effect } from "./turn.ts";
 
 const node = "n1" as NodeName;
@@ -39,14 +51,21 @@ const placement: Placement = {
   poolOf: (block) => pools.find(({ cidr }) => contains(cidr, block))?.name as PoolName | undefined,
   freeOrdinals: (block) => freeOrdinals(collect(block, { now: 0 as UnixMs, cooldownSeconds: 0 })),
   forbids: () => undefined,
+  usual: () => [{ kind: "any", family: 4, pools: ["blue" as PoolName] }],
+  isReserved: () => false,
+  cooldownMs: () => 0,
   verdict: () => "blue: full",
 };
+
+const leaseMs = 60_000;
 
 type Commit = Extract<Effect, { kind: "commit" }>["commit"];
 type Claim = Extract<Effect, { kind: "claim" }>;
 /** Something on its way to a server; of an earlier connection it may still arrive, at any time. */
 type UnderWay = { readonly connection: number } & (
   | { readonly kind: "commit"; readonly commit: Commit }
+  /** Of the reaper, on any server. */
+  | { readonly kind: "reap"; readonly block: BlockCidr; readonly intent: Intent }
   | { readonly kind: "claim"; readonly claim: Claim }
 );
 
@@ -74,9 +93,28 @@ class Rig {
   #calls = new Map<CallId, Pod>();
   #nextCall = 1;
   #nextPod = 1;
+  #toldOfEnd = false;
+  /** The agent has asked for another connection. */
+  #brokenOff = false;
 
-  constructor() {
-    this.ledger = createLedger({ node, handles: "off", placement }, this.now as Instant);
+  /** Undefined: the Node is there. */
+  nodeGoneSince: number | undefined;
+  readonly #warm: WarmPolicy | undefined;
+  #incarnation: Incarnation = { journal: "j", number: 1, timestamp: "" };
+  #leaseOnDisk: Instant | undefined;
+
+  constructor(warm?: WarmPolicy) {
+    this.#warm = warm;
+    this.ledger = this.#createLedger();
+  }
+
+  #createLedger(): Ledger {
+    const ledger = createLedger(
+      { node, handles: "off", placement, handleDelayMs: undefined, warm: () => this.#warm },
+      this.now as Instant,
+    );
+    resumeLease(ledger, this.#incarnation, this.#leaseOnDisk, this.now as Instant);
+    return ledger;
   }
 
   send(event: LedgerEvent): void {
@@ -103,8 +141,16 @@ class Rig {
         return this.#told(effect.call, "refused");
       case "done":
         return this.#told(effect.call, "deleted");
+      case "claim-block":
+      case "index":
+        return assert.fail(`nobody asked for ${effect.kind}`);
+      case "incarnation":
+        this.#incarnation = effect.incarnation;
+        return;
       case "conflict":
+        return;
       case "reconnect":
+        this.#brokenOff = true;
         return;
     }
   }
@@ -120,6 +166,11 @@ class Rig {
       for (const address of addresses) {
         if (!this.exempt.has(address)) assert.ok(!other.addresses.includes(address), `${address} has two owners`);
       }
+    }
+    const holders = this.api.holders();
+    for (const address of addresses) {
+      if (this.exempt.has(address)) continue;
+      assert.ok(!holders.get(address)?.startsWith("other."), `${address} is another writer's`);
     }
     if (pod.state === "live") assert.deepEqual(addresses, pod.addresses, "a repeated ADD gave another address");
     const onDisk = decodeRows(this.disk.values()).holdings.filter(
@@ -217,7 +268,7 @@ class Rig {
     this.#records = [];
     this.#calls.clear(); // whoever waited has lost its connection
     this.#drop();
-    this.ledger = createLedger({ node, handles: "off", placement }, this.now as Instant);
+    this.ledger = this.#createLedger();
     replay(this.ledger, decodeRows(this.disk.values()), this.now as Instant, this.now as UnixMs);
     for (const { id, state, addresses } of this.pods.values()) {
       if (state !== "live" || addresses.some((address) => this.exempt.has(address))) continue;
@@ -230,6 +281,60 @@ class Rig {
     this.send({ kind: "offline" });
   }
 
+  /** A server that sees the Node answers a ping: at once, or one that was sent a while ago. */
+  beat(agoMs: number): void {
+    if (!this.ledger.online || this.nodeGoneSince !== undefined || this.#mayNotRenew) return;
+    const until = (this.now - agoMs + leaseMs) as Instant;
+    this.send({ kind: "leased", until, timestamp: "" });
+    if (until > this.now) this.#leaseOnDisk = until;
+  }
+
+  /** Only a hello tells a server that the lease had run out. */
+  get #mayNotRenew(): boolean {
+    return this.ledger.lease.standing === "ran-out" && !this.#toldOfEnd;
+  }
+
+  /** By the time that anybody may reap, nothing runs on a machine whose Node is gone (assumed, as Calico assumes). */
+  deleteNode(): void {
+    if ([...this.pods.values()].some(({ state }) => state === "live") || this.nodeGoneSince !== undefined) return;
+    this.nodeGoneSince = this.now;
+    this.disconnect();
+  }
+
+  createNode(): void {
+    this.nodeGoneSince = undefined;
+  }
+
+  reap(): void {
+    if (this.nodeGoneSince === undefined || this.nodeGoneSince + 2 * leaseMs > this.now) return;
+    if ([...this.pods.values()].some(({ state }) => state === "live")) return;
+    for (const block of this.api.blocks.values()) {
+      for (const ordinal of block.allocations.keys()) {
+        const holder = holderOf(block, ordinal);
+        if (holder?.handle !== warmHandle(node)) continue;
+        const expect = { handle: holder.handle, sequence: String(holder.sequence) };
+        const intent: Intent = { ordinal, expect, become: null };
+        this.#underWay.push({ kind: "reap", block: block.cidr, intent, connection: -1 });
+      }
+    }
+  }
+
+  /** What belongs to a pod that is gone. */
+  collect(): void {
+    for (const { state, ask } of this.pods.values()) {
+      if (state === "deleted") this.api.releaseAllOf(podHandle("net", ask.containerId));
+    }
+  }
+
+  otherTakes(cidr: BlockCidr, handle: string): void {
+    const address = this.api.takeFor(cidr, handle, "n2");
+    if (address === undefined || this.exempt.has(address)) return;
+    const victim = [...this.pods.values()].find(
+      ({ state, addresses }) => state === "live" && addresses.includes(address),
+    );
+    assert.equal(victim, undefined, `${address} of a live pod was free`);
+  }
+
   #drop(): void {
     this.#inbox = [];
     this.#connection += 1;
@@ -237,7 +342,12 @@ class Rig {
   }
 
   connect(): void {
-    if (this.ledger.online) return;
+    if (this.#brokenOff) {
+      this.#brokenOff = false;
+      this.disconnect();
+    }
+    if (this.ledger.online || this.nodeGoneSince !== undefined) return;
+    this.#toldOfEnd = this.ledger.lease.standing === "ran-out";
     this.#look();
     for (const event of this.#inbox.splice(0)) this.send(event);
     this.send({ kind: "online" });
@@ -262,6 +372,10 @@ class Rig {
   }
 
   #serve(served: UnderWay): LedgerEvent[] {
+    if (served.kind === "reap") {
+      this.api.commit(node, served.block, [served.intent]);
+      return [];
+    }
     if (served.kind === "claim") {
       const [pool] = served.claim.pools;
       const block = this.api.claim(node, pool ?? "");
@@ -283,7 +397,7 @@ class Rig {
     if (served.connection !== this.#connection || !this.ledger.online) return;
     const problem = { reason: "CommitTimeout", message: "too slow", retryAfterMs: 500 };
     if (served.kind === "commit") this.#inbox.push({ kind: "acknowledged", id: served.commit.id, problem });
-    else this.#inbox.push({ kind: "claimed", id: served.claim.id, problem });
+    else if (served.kind === "claim") this.#inbox.push({ kind: "claimed", id: served.claim.id, problem });
   }
 
   lose(which: number): void {
@@ -294,6 +408,19 @@ class Rig {
   receive(): void {
     const event = this.#inbox.shift();
     if (event) this.send(event);
+  }
+
+  progress(): void {
+    for (let round = 0; round < 3; round++) {
+      this.fsync();
+      while (this.#underWay.some(({ connection }) => connection === this.#connection)) this.serve(this.#mine());
+      while (this.#inbox.length > 0) this.receive();
+    }
+    this.fsync();
+  }
+
+  #mine(): number {
+    return this.#underWay.findIndex(({ connection }) => connection === this.#connection);
   }
 
   watch(): void {
@@ -312,15 +439,17 @@ class Rig {
 
   /** Everything that can happen by itself has happened. */
   settle(): void {
-    for (let round = 0; round < 400; round++) {
+    for (let round = 0; round < 600; round++) {
       this.fsync();
+      this.createNode();
       this.connect();
+      if (this.#warm) this.beat(0);
       this.watch();
       while (this.#inbox.length > 0) this.receive();
       if (this.#underWay.length > 0) this.serve(0);
       else if (this.#records.length === 0 && this.#inbox.length === 0) {
         const wake = nextWake(this.ledger);
-        if (wake === undefined) return;
+        if (wake === undefined || (wake === this.ledger.lease.until && this.ledger.lease.standing === "runs")) return;
         this.now = Math.max(this.now, wake);
         this.send({ kind: "tick" });
       }
@@ -380,9 +509,16 @@ const acts: Readonly<Record<string, readonly [weight: number, act: Act]>> = {
   stumble: [1, (rig, n, done) => rig.stumble(n, done)],
   lose: [1, (rig, n) => rig.lose(n)],
   receive: [8, (rig) => rig.receive()],
+  // What the agent has begun so far is done, without time passing.
+  progress: [4, (rig) => rig.progress()],
   watch: [3, (rig) => rig.watch()],
-  wait: [3, (rig, n) => rig.wait([10, 700, 6_000, 31_000][n % 4] ?? 10)],
-  "other-takes": [2, withBlock((rig, cidr, n) => rig.api.takeFor(cidr, `other.${n % 5}`, "n2"))],
+  wait: [3, (rig, n) => rig.wait([10, 700, 6_000, 31_000, 65_000][n % 5] ?? 10)],
+  "other-takes": [2, withBlock((rig, cidr, n) => rig.otherTakes(cidr, `other.${n % 5}`))],
+  collector: [1, (rig) => rig.collect()],
+  beat: [4, (rig, n) => rig.beat([0, 0, 2_000, 45_000][n % 4] ?? 0)],
+  "node-deleted": [1, (rig) => rig.deleteNode()],
+  "node-created": [1, (rig) => rig.createNode()],
+  reap: [1, (rig) => rig.reap()],
   "other-releases": [1, (rig, n) => rig.api.releaseAllOf(`other.${n % 5}`)],
   "other-rewrites": [1, withBlock((rig, cidr) => rig.api.touch(cidr))],
   // A writer that releases what is not its own: its victim is taken back, or lost and never given to anybody else of ours.
@@ -416,9 +552,10 @@ function script(text: string): Move[] {
   });
 }
 
-function run(sequence: readonly Move[]): Rig {
-  const rig = new Rig();
+function run(sequence: readonly Move[], warm?: WarmPolicy): Rig {
+  const rig = new Rig(warm);
   rig.connect();
+  if (warm) rig.settle(); // until something is in stock
   for (const { name, n, flag } of sequence) {
     const act = acts[name]?.[1];
     assert.ok(act, `there is no act ${name}`);
@@ -430,13 +567,24 @@ function run(sequence: readonly Move[]): Rig {
 
 /** Allocations of the API by handle, without those of the other writer. */
 function ours(rig: Rig): Map<string, string> {
-  return new Map([...rig.api.holders()].filter(([, handle]) => !handle.startsWith("other.")));
+  const holders = [...rig.api.holders()];
+  return new Map(holders.filter(([, handle]) => !handle.startsWith("other.") && handle !== warmHandle(node)));
 }
+
+/** What the API shows in stock is what the ledger may hand out. */
+function stockIsKnown(rig: Rig): void {
+  const shown = [...rig.api.holders()].filter(([, handle]) => handle === warmHandle(node)).map(([address]) => address);
+  const known = [...rig.ledger.stock].map(({ address }) => address);
+  assert.deepEqual(shown.sort(), known.sort());
+  for (const { state } of rig.ledger.stock) assert.equal(state.kind, "warm");
+}
+
+const warm: WarmPolicy = { floor: 3, ceiling: 6, flushDelayMs: 5_000 };
 
 const runs = { numRuns: Number(process.env.CATTAIL_TEST_RUNS ?? 1500) };
 
-function endsWithWhatLives(sequence: readonly Move[]): void {
-  const rig = run(sequence);
+function endsWithWhatLives(sequence: readonly Move[], warm?: WarmPolicy): void {
+  const rig = run(sequence, warm);
   // What the runtime was refused or never told about, it deletes; a DEL without an answer it repeats.
   for (const pod of rig.pods.values()) if (pod.state !== "live" && pod.state !== "deleted") rig.del(pod);
   rig.settle();
@@ -450,21 +598,42 @@ function endsWithWhatLives(sequence: readonly Move[]): void {
   assert.equal(rig.ledger.attachments.size, live.length);
   assert.equal(rig.ledger.departing.size, 0);
   for (const lane of rig.ledger.lanes.values()) assert.equal(lane.due.size, 0);
+  stockIsKnown(rig);
 }
 
-function endsEmptyOnceAllIsDeleted(sequence: readonly Move[]): void {
-  const rig = run(sequence);
+function endsEmptyOnceAllIsDeleted(sequence: readonly Move[], warm?: WarmPolicy): void {
+  const rig = run(sequence, warm);
   for (const pod of rig.pods.values()) rig.del(pod);
   rig.settle();
   assert.deepEqual([...ours(rig)], []);
 }
 
 test("whatever happens in between, the API ends with exactly the addresses of the attachments that live", () => {
-  fc.assert(fc.property(moves(false), endsWithWhatLives), runs);
+  fc.assert(
+    fc.property(moves(false), (sequence) => endsWithWhatLives(sequence)),
+    runs,
+  );
+});
+
+test("with stock: whatever happens in between, no address is owned twice, and the API ends with what lives and what is in stock", () => {
+  fc.assert(
+    fc.property(moves(false), (sequence) => endsWithWhatLives(sequence, warm)),
+    runs,
+  );
+});
+
+test("with stock: a writer that releases what is not its own harms only the addresses that it released", () => {
+  fc.assert(
+    fc.property(moves(true), (sequence) => endsEmptyOnceAllIsDeleted(sequence, warm)),
+    runs,
+  );
 });
 
 test("a writer that releases what is not its own harms only the addresses that it released", () => {
-  fc.assert(fc.property(moves(true), endsEmptyOnceAllIsDeleted), runs);
+  fc.assert(
+    fc.property(moves(true), (sequence) => endsEmptyOnceAllIsDeleted(sequence)),
+    runs,
+  );
 });
 
 test("given a DEL whose record failed, when it is repeated, then the answer waits for what failed as well", () => {

@@ -42,6 +42,9 @@ const placement: Placement = {
   poolOf: (block) => pools.find(({ cidr }) => contains(cidr, block))?.name as PoolName | undefined,
   freeOrdinals: (block) => [...freeOrdinals(collect(block, { now: 0 as UnixMs, cooldownSeconds: 0 })), ...cooled],
   forbids: () => (rules.strict ? trouble("StrictAffinity", "not ours", { code: 102 }) : undefined),
+  usual: () => [{ kind: "any", family: 4, pools: ["blue" as PoolName] }],
+  isReserved: () => false,
+  cooldownMs: () => 0,
   verdict: (reason) => `pool blue: ${reason}`,
 };
 
@@ -56,7 +59,10 @@ class Bench {
   #calls = 0;
 
   constructor() {
-    this.ledger = createLedger({ node, handles: "eager", placement }, this.now as Instant);
+    this.ledger = createLedger(
+      { node, handles: "eager", placement, handleDelayMs: undefined, warm: () => undefined },
+      this.now as Instant,
+    );
   }
 
   send(event: LedgerEvent): Effect[] {
@@ -151,7 +157,10 @@ class Bench {
   }
 
   restart(): this {
-    this.ledger = createLedger({ node, handles: "eager", placement }, this.now as Instant);
+    this.ledger = createLedger(
+      { node, handles: "eager", placement, handleDelayMs: undefined, warm: () => undefined },
+      this.now as Instant,
+    );
     replay(this.ledger, decodeRows(this.disk.values()), this.now as Instant, this.now as UnixMs);
     return this;
   }
@@ -209,11 +218,8 @@ test("given a block with room, when a pod is added, then disk, server and disk a
     intents: [{ ordinal: 0, expect: null, become: { handle: "net.a", attributes: { node, pod: "a" } } }],
   });
   assert.deepEqual(kindsOf(bench.serve(sent)), ["journal"]);
-  const { call, places, repeated } = only(bench.fsync(), "granted");
-  assert.deepEqual(
-    [call, places.map(({ address, block }) => [address, block]), repeated],
-    [1, [["10.0.0.0", b0]], false],
-  );
+  const { call, places, path } = only(bench.fsync(), "granted");
+  assert.deepEqual([call, places.map(({ address, block }) => [address, block]), path], [1, [["10.0.0.0", b0]], "wait"]);
 });
 
 test("given a commit under way, when more pods come, then all of them travel in the next one, and are answered in their order", () => {
@@ -294,7 +300,7 @@ test("given a live attachment, when its ADD is repeated, then it gets the same a
   bench.granted("a");
   const [answer, ...rest] = bench.add("a");
   assert.deepEqual(rest, []);
-  assert.ok(answer?.kind === "granted" && answer.repeated);
+  assert.ok(answer?.kind === "granted" && answer.path === "replay");
   assert.equal(answer.places[0]?.address, "10.0.0.0");
 });
 
@@ -754,7 +760,11 @@ test("given a server that owes an answer for too long, then another connection i
 test("given a journal that was set aside, when calls come, then no ADD is answered, and DEL still releases by handle", () => {
   const bench = new Bench();
   const closed = trouble("AgentStarting", "the journal is unreadable");
-  bench.ledger = createLedger({ node, handles: "eager", placement }, 0 as Instant, closed);
+  bench.ledger = createLedger(
+    { node, handles: "eager", placement, handleDelayMs: undefined, warm: () => undefined },
+    0 as Instant,
+    closed,
+  );
   bench.online("blue");
   assert.deepEqual(only(bench.add("a"), "refused").trouble, closed);
   bench.api.takeFor(b0, "net.old", node);

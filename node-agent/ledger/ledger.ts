@@ -7,7 +7,6 @@ import {
   abandon,
   add,
   advance,
-  answer,
   diskFails,
   expire,
   failAdd,
@@ -15,7 +14,19 @@ import {
   serverPatienceMs,
 } from "./adding.ts";
 import { seeBlock, sweepLane } from "./blocks.ts";
-import { type Answer, acknowledge, answerOverdueMs, type ClaimAnswer, claimed, flush, unsettle } from "./commits.ts";
+import {
+  type Answer,
+  acknowledge,
+  answerOverdueMs,
+  type ClaimAnswer,
+  claimed,
+  flush,
+  flushTime,
+  unsettle,
+} from "./commits.ts";
+import { regulate, revalue } from "./demand.ts";
+import { type IndexedEvent, index, indexed, nextIndex } from "./late-handles.ts";
+import { expireLease, type LeasedEvent, leased, revoke } from "./lease.ts";
 import {
   answerDels,
   clearSuspect,
@@ -31,14 +42,15 @@ import {
   type CallId,
   type Holding,
   holdingAt,
-  isDurable,
   isOpen,
+  isStock,
   type Ledger,
   laneOf,
   neverWritten,
   type RecordNumber,
   rowName,
 } from "./state.ts";
+import { releaseStrangers } from "./stock.ts";
 import { beginTurn, type Effect, indexTombstone, journal, save, type Turn } from "./turn.ts";
 
 export type LedgerEvent =
@@ -62,6 +74,12 @@ export type LedgerEvent =
   | { readonly kind: "incomplete" }
   | ({ readonly kind: "acknowledged" } & Answer)
   | ({ readonly kind: "claimed" } & ClaimAnswer)
+  | IndexedEvent
+  | LeasedEvent
+  /** A server says that this node's Node is gone. */
+  | { readonly kind: "node-gone" }
+  /** What was kept on disk has been seen: good enough to go on with, until a server is there. */
+  | { readonly kind: "remembered" }
   /** Time has passed: due when `nextWake` says. */
   | { readonly kind: "tick" };
 
@@ -78,8 +96,10 @@ export function step(ledger: Ledger, event: LedgerEvent, now: Instant): Effect[]
       if (touched) advance(turn, touched);
     }
   } while (turn.roomChanged || turn.vacated.size > 0);
+  regulate(turn);
   journal(turn);
   for (const lane of turn.lanes) flush(turn, lane);
+  index(turn);
   answerDels(turn);
   return turn.effects;
 }
@@ -115,6 +135,16 @@ function take(turn: Turn, event: LedgerEvent): void {
       return acknowledge(turn, event);
     case "claimed":
       return claimed(turn, event);
+    case "indexed":
+      return indexed(turn, event);
+    case "leased":
+      return leased(turn, event);
+    case "node-gone":
+      return revoke(turn);
+    case "remembered":
+      turn.ledger.complete = true;
+      turn.roomChanged = true;
+      return;
     case "tick":
       return tick(turn);
     default:
@@ -128,8 +158,7 @@ function journalled(turn: Turn, upTo: RecordNumber): void {
   ledger.diskFails = false;
   for (const row of confirmed(ledger, upTo).flatMap(({ rows }) => rows)) {
     if (row.table === "attachment") {
-      const add = ledger.adds.get(row.id);
-      if (add?.recorded !== undefined && add.recorded <= upTo) answer(turn, add);
+      turn.touched.add(row.id);
     } else if (row.table === "holding") {
       turn.lanes.add(laneOf(ledger, row.block));
       const holding = holdingAt(ledger, row.block, row.ordinal);
@@ -182,6 +211,7 @@ function rulesChanged(turn: Turn): void {
     lane.pool = undefined;
   }
   turn.roomChanged = true;
+  revalue(turn);
 }
 
 function online(turn: Turn): void {
@@ -201,7 +231,9 @@ function offline(turn: Turn): void {
 
 function tick(turn: Turn): void {
   const { ledger, now } = turn;
+  expireLease(turn);
   for (const waiting of [...ledger.adds.values()]) expire(turn, waiting);
+  releaseStrangers(turn);
   expireOrphans(turn);
   retryJournal(turn);
   for (const lane of ledger.lanes.values()) if (lane.due.size > 0) turn.lanes.add(lane);
@@ -221,10 +253,11 @@ function giveUpOverdue(turn: Turn): void {
 }
 
 /** What the server owes an answer for. */
-function awaited({ flights, claims }: Ledger): { since: Instant }[] {
+function awaited({ flights, claims, indexing }: Ledger): { since: Instant }[] {
   return [
     ...[...flights.values()].flatMap(({ flight }) => flight ?? []),
     ...[...claims.values()].filter(({ id }) => id !== undefined),
+    ...(indexing ? [indexing] : []),
   ];
 }
 
@@ -240,9 +273,10 @@ export function nextWake(ledger: Ledger): Instant | undefined {
       record > ledger.durable ? deadline : patience,
     ),
     ...ledger.orphans.values(),
-    ...[...ledger.lanes.values()].flatMap((lane) =>
-      online && !lane.flight && [...lane.due].some((holding) => isDurable(ledger, holding)) ? [lane.notBefore] : [],
-    ),
+    ...[...ledger.lanes.values()].flatMap((lane) => flushTime(ledger, lane) ?? []),
+    ...(ledger.lease.standing === "runs" ? [ledger.lease.until] : []),
+    ...ledger.strangers.values(),
+    ...[ledger.regulateAt ?? [], nextIndex(ledger) ?? []].flat(),
     ...[...ledger.claims.values()].flatMap(({ id, notBefore }) => (id === undefined ? [notBefore] : [])),
     ...awaited(ledger).map(({ since }) => since + answerOverdueMs),
     ...(ledger.unsaved.size > 0 ? [ledger.retryJournalAt] : []),
@@ -265,6 +299,9 @@ export function replay(ledger: Ledger, records: Records, now: Instant, wall: Uni
     lane.holdings.set(holding.ordinal, holding);
     holding.since = now;
     if (isOpen(holding)) lane.due.add(holding);
+    if (isStock(holding)) ledger.stock.add(holding);
+    if (holding.state.kind === "owned" && ledger.handleDelayMs !== undefined)
+      ledger.unindexed.set(holding.handle, (now + ledger.handleDelayMs) as Instant);
     attach(ledger, holding);
   }
   for (const stone of [...records.tombstones].sort((a, b) => a.at - b.at)) {

@@ -2,12 +2,20 @@
 // Leaves to others the database (journal-shell.ts) and what a row means (state.ts).
 import * as v from "valibot";
 import { addressAt } from "../../shared/ip/cidr.ts";
-import type { AttachmentId, BlockCidr, HandleId, Instant, Sequence, UnixMs } from "../../shared/kinds.ts";
+import {
+  type AttachmentId,
+  type BlockCidr,
+  type HandleId,
+  type Instant,
+  impossible,
+  type Sequence,
+  type UnixMs,
+} from "../../shared/kinds.ts";
 import type { Attachment, AttachmentParts, Holding, HoldingState, RecordNumber, Row, Tombstone } from "./state.ts";
 import { attachmentId, keyOf } from "./state.ts";
 
 /** Raised when an older agent could misread what a newer one wrote. */
-export const schemaVersion = 1;
+export const schemaVersion = 2;
 
 export const tables = ["attachment", "holding", "tombstone"] as const satisfies readonly Row["table"][];
 
@@ -44,9 +52,13 @@ const holdingRow = v.object({
   handle: v.string(),
   attributes: v.record(v.string(), v.string()),
   request: v.string(),
-  state: v.picklist(["reserving", "owned", "withdrawn", "leaving", "lost"]),
+  fixed: v.optional(v.boolean(), false),
+  state: v.picklist(["reserving", "warm", "held", "owned", "withdrawn", "leaving", "lost"]),
   /** In decimal: 64 bits do not fit a JSON number. */
   sequence: v.optional(v.pipe(v.string(), v.regex(/^-?\d{1,19}$/))),
+  used: v.optional(v.boolean(), true),
+  stock: v.optional(v.record(v.string(), v.string()), {}),
+  to: v.optional(v.picklist(["free", "warm"]), "free"),
 });
 
 const tombstoneRow = v.object({
@@ -73,9 +85,10 @@ function contentOf(subject: Attachment | Holding | Tombstone): object {
     const { handle, pod, asked, startedAt, addedAt, deadline, phase } = subject;
     return { ...plainParts(subject), handle, pod, asked, startedAt, addedAt, deadline, phase };
   }
-  const { block, ordinal, attachment, handle, attributes, request, state } = subject;
-  const sequence = "sequence" in state ? { sequence: String(state.sequence) } : {};
-  return { block, ordinal, attachment, handle, attributes, request, state: state.kind, ...sequence };
+  const { block, ordinal, attachment, handle, attributes, request, fixed, state } = subject;
+  const { kind, ...more } = state;
+  const sequence = "sequence" in more && more.sequence !== undefined ? { sequence: String(more.sequence) } : {};
+  return { block, ordinal, attachment, handle, attributes, request, fixed, state: kind, ...more, ...sequence };
 }
 
 function plainParts({ network, containerId, ifname }: AttachmentParts): AttachmentParts {
@@ -121,6 +134,7 @@ function holdingFrom(row: v.InferOutput<typeof holdingRow>): Holding {
     handle: row.handle as HandleId,
     attributes: row.attributes,
     request: row.request,
+    fixed: row.fixed,
     state: stateFrom(row),
     since: 0 as Instant,
     sent: true, // it may have left before the crash
@@ -128,9 +142,25 @@ function holdingFrom(row: v.InferOutput<typeof holdingRow>): Holding {
   };
 }
 
-function stateFrom({ state, sequence }: v.InferOutput<typeof holdingRow>): HoldingState {
-  if (state === "owned" || state === "leaving") return { kind: state, sequence: BigInt(sequence ?? 0) as Sequence };
-  return { kind: state };
+function stateFrom({ state, sequence: text, used, stock, to }: v.InferOutput<typeof holdingRow>): HoldingState {
+  const sequence = BigInt(text ?? 0) as Sequence;
+  switch (state) {
+    case "warm":
+      return { kind: state, sequence, used };
+    case "held":
+      return { kind: state, sequence, stock };
+    case "owned":
+      return { kind: state, sequence };
+    case "leaving":
+      return { kind: state, sequence, to };
+    case "withdrawn":
+      return { kind: state, sequence: text === undefined ? undefined : sequence };
+    case "reserving":
+    case "lost":
+      return { kind: state };
+    default:
+      return impossible(state);
+  }
 }
 
 function tombstoneFrom(row: v.InferOutput<typeof tombstoneRow>): Tombstone {

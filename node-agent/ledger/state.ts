@@ -29,12 +29,16 @@ export const neverWritten = Number.POSITIVE_INFINITY as RecordNumber;
 export type HoldingState =
   /** A reserve is on disk, may be under way and may be done: the ordinal is nobody else's until that is settled. */
   | { readonly kind: "reserving" }
+  /** In stock: the block shows it as ours, under this sequence, and nothing is under way for it. `used`: a container had it before. */
+  | { readonly kind: "warm"; readonly sequence: Sequence; readonly used: boolean }
+  /** Given to its attachment on the journal's word: the block shows it in stock until the retag is done, which may be under way. */
+  | { readonly kind: "held"; readonly sequence: Sequence; readonly stock: Readonly<Record<string, string>> }
   /** The block shows it as ours, under this sequence. */
   | { readonly kind: "owned"; readonly sequence: Sequence }
-  /** A reserve may be under way that nobody wants any more: settled first, then released. */
-  | { readonly kind: "withdrawn" }
-  /** A release may be under way, for exactly this sequence. */
-  | { readonly kind: "leaving"; readonly sequence: Sequence }
+  /** A reserve, or a retag of this sequence, may be under way that nobody wants any more: settled first, then released. */
+  | { readonly kind: "withdrawn"; readonly sequence: Sequence | undefined }
+  /** A release, or a retag into stock, may be under way, for exactly this sequence. */
+  | { readonly kind: "leaving"; readonly sequence: Sequence; readonly to: "free" | "warm" }
   /** Another writer took it while the attachment lives. Taken back if it becomes free, never given to anybody else. */
   | { readonly kind: "lost" }
   /** Never asked for, but a failed record that says so may be on disk after all. Nobody's until a later record is. */
@@ -42,12 +46,15 @@ export type HoldingState =
 
 /** One ordinal of one block that is ours, was, or may be. At most one exists per place. */
 export interface Holding extends Place {
+  /** Empty: nobody's, in stock or on its way there. */
   readonly attachment: AttachmentId;
   readonly handle: HandleId;
   /** What is, or is to be, stamped on the allocation: sent again it must be the same text to be recognised. */
   readonly attributes: Readonly<Record<string, string>>;
   /** The call that took it: an undelivered ADD is undone by it. */
   readonly request: string;
+  /** Asked for by its number: somebody may ask for it again elsewhere, so it never stays in stock. */
+  readonly fixed: boolean;
   state: HoldingState;
   /** Since when it is in this state, as far as this process knows. */
   since: Instant;
@@ -100,6 +107,10 @@ export interface Lane {
   readonly due: Set<Holding>;
   flight: Flight | undefined;
   notBefore: Instant;
+  /** What may wait for company is sent by then; undefined: nothing waits. */
+  flushAt: Instant | undefined;
+  /** Somebody waits for what is due: it is sent at once. */
+  hurry: boolean;
   /** Ordinals that may be taken, next to use first; undefined: to be worked out. */
   free: number[] | undefined;
   /** When that was worked out: what cools down becomes free by the passing of time alone. */
@@ -119,9 +130,16 @@ export interface Tombstone extends AttachmentParts {
   readonly covers: "handle" | readonly Pick<Place, "block" | "ordinal">[];
 }
 
+/** Any address of these pools. */
+export interface Any {
+  readonly kind: "any";
+  readonly family: Family;
+  readonly pools: readonly PoolName[];
+}
+
 /** One address that an ADD asks for. */
 export type Wanted =
-  | { readonly kind: "any"; readonly family: Family; readonly pools: readonly PoolName[] }
+  | Any
   | {
       readonly kind: "address";
       readonly family: Family;
@@ -147,6 +165,8 @@ export interface Add {
   readonly took: Set<Holding>;
   /** Every address wanted has its place. */
   placed: boolean;
+  /** It has been counted as demand. */
+  counted: boolean;
   /** The record after which it may be answered. */
   recorded: RecordNumber | undefined;
   /** The claim it waits for. */
@@ -207,14 +227,59 @@ export interface Placement {
   freeOrdinals(block: Block): number[];
   /** Why an address that was asked for may not be taken from a block that is not this node's. */
   forbids(block: Block): Trouble | undefined;
+  /** What a pod that asks for nothing in particular would be given. */
+  usual(): readonly Any[];
+  isReserved(address: Address): boolean;
+  /** How long a released address rests before it is given again. */
+  cooldownMs(): number;
   /** What goes with the refusal of a claim: Calico's own sentence, then what was found in each pool. */
   verdict(reason: Reason, pools: readonly PoolName[]): string;
+}
+
+/** How many addresses are kept in stock, and how long what is known to the journal alone may wait for company. */
+export interface WarmPolicy {
+  readonly floor: number;
+  readonly ceiling: number;
+  readonly flushDelayMs: number;
+}
+
+/** Marks the stock: an agent hands out only what bears its present mark. */
+export interface Incarnation {
+  /** Made with the journal: what bears another one was given out, if at all, by whoever has that journal. */
+  readonly journal: string;
+  /** Counts the leases that ran out. */
+  readonly number: number;
+  /** As Calico prints times: for people who look at the block. */
+  readonly timestamp: string;
 }
 
 export interface LedgerOptions {
   readonly node: NodeName;
   readonly handles: "eager" | "off";
+  /** How old an address is when its handle is written after all; undefined: its handle is written with it, or never. */
+  readonly handleDelayMs: number | undefined;
   readonly placement: Placement;
+  /** Undefined: every ADD and DEL waits for the write, and nothing is kept in stock. */
+  readonly warm: () => WarmPolicy | undefined;
+}
+
+/** Pods that want the same pools, and how many of them came lately. */
+export interface Demand {
+  want: Any;
+  /** The first that asked so; undefined: nobody did yet. */
+  readonly ask: AddRequest | undefined;
+  /** ADDs, each counting half as much after every half-life. */
+  recent: number;
+  at: Instant;
+  /** The pools had no more to give: until then the stock is kept small. */
+  shortUntil: Instant;
+}
+
+export interface Lease {
+  /** Stock may be handed out until then. */
+  until: Instant;
+  /** `none`: there was none yet. `ran-out`: what is in stock must be marked anew before it is handed out. */
+  standing: "none" | "runs" | "ran-out";
 }
 
 export interface Ledger extends LedgerOptions {
@@ -234,6 +299,20 @@ export interface Ledger extends LedgerOptions {
   readonly dels: Map<CallId, Del>;
   readonly claims: Map<string, Claim>;
   readonly flights: Map<number, Lane>;
+  /** What is in stock or on its way there; the longest rested first. */
+  readonly stock: Set<Holding>;
+  /** By the pools that are wanted. */
+  readonly demands: Map<string, Demand>;
+  readonly lease: Lease;
+  incarnation: Incarnation;
+  /** Stock that no record of this journal explains, and until when it is left alone: whoever lost his journal may have given it away. */
+  readonly strangers: Map<string, Instant>;
+  /** Handles that are not written yet, and since when they are due; in order of that. */
+  readonly unindexed: Map<HandleId, Instant>;
+  /** Handles being written, by the request for them. */
+  indexing: { readonly id: number; readonly handles: readonly HandleId[]; since: Instant } | undefined;
+  /** When the stock is to be looked at again without anything having happened. */
+  regulateAt: Instant | undefined;
   nextId: number;
   lastRecord: RecordNumber;
   /** All records up to this one have been reported; failed ones were marked as never written. */
@@ -267,6 +346,14 @@ export function createLedger(options: LedgerOptions, now: Instant, closed?: Trou
     dels: new Map(),
     claims: new Map(),
     flights: new Map(),
+    stock: new Set(),
+    demands: new Map(),
+    lease: { until: now, standing: "none" },
+    incarnation: { journal: "", number: 0, timestamp: "" },
+    strangers: new Map(),
+    unindexed: new Map(),
+    indexing: undefined,
+    regulateAt: undefined,
     nextId: 1,
     lastRecord: 0 as RecordNumber,
     durable: 0 as RecordNumber,
@@ -299,6 +386,8 @@ export function laneOf(ledger: Ledger, cidr: BlockCidr): Lane {
     due: new Set(),
     flight: undefined,
     notBefore: 0 as Instant,
+    flushAt: undefined,
+    hurry: false,
     free: undefined,
     freeAt: 0 as Instant,
     pool: undefined,
@@ -316,8 +405,16 @@ export function isDurable(ledger: Ledger, holding: Holding): boolean {
 }
 
 export function isOpen({ state }: Holding): boolean {
-  return state.kind === "reserving" || state.kind === "withdrawn" || state.kind === "leaving";
+  return state.kind === "reserving" || state.kind === "held" || state.kind === "withdrawn" || state.kind === "leaving";
 }
+
+/** In stock, or to be so once what is under way is done. */
+export function isStock({ attachment, state }: Holding): boolean {
+  if (state.kind === "reserving") return attachment === nobody;
+  return state.kind === "warm" || (state.kind === "leaving" && state.to === "warm");
+}
+
+export const nobody = "" as AttachmentId;
 
 export function isOwn(ledger: Ledger, { block }: Lane): boolean {
   return block !== undefined && !block.deleted && block.affinity === `host:${ledger.node}`;

@@ -4,6 +4,7 @@ import { addressAt } from "../../shared/ip/cidr.ts";
 import {
   type AttachmentId,
   type BlockCidr,
+  type HandleId,
   type Instant,
   impossible,
   invariant,
@@ -16,7 +17,9 @@ import {
   type CallId,
   type Holding,
   holdingAt,
+  type Incarnation,
   isOpen,
+  isStock,
   type Lane,
   type Ledger,
   laneOf,
@@ -39,14 +42,20 @@ export type Effect =
       readonly borrow: boolean;
     }
   | { readonly kind: "claim-block"; readonly id: number; readonly block: BlockCidr; readonly pool: PoolName }
-  | { readonly kind: "granted"; readonly call: CallId; readonly places: readonly Granted[]; readonly repeated: boolean }
+  | { readonly kind: "granted"; readonly call: CallId; readonly places: readonly Granted[]; readonly path: GrantPath }
   | { readonly kind: "done"; readonly call: CallId }
   | { readonly kind: "refused"; readonly call: CallId; readonly trouble: Trouble }
+  /** Write these handles from what the blocks say, when nothing more urgent is to be written. */
+  | { readonly kind: "index"; readonly id: number; readonly handles: readonly HandleId[] }
+  /** To be kept: what is in stock bears it from now on. */
+  | { readonly kind: "incarnation"; readonly incarnation: Incarnation }
   /** The API shows that somebody else changed what is ours. */
   | { readonly kind: "conflict"; readonly what: Conflict; readonly holding: Holding }
   /** The server owes an answer for too long: another connection may bring one. */
   | { readonly kind: "reconnect" };
 
+/** From stock, after waiting for the server, or what was given before. */
+export type GrantPath = "warm" | "wait" | "replay";
 export type Granted = Pick<Holding, "address" | "block">;
 export type Conflict = "taken" | "released" | "block_lost";
 
@@ -100,9 +109,17 @@ export function setState(turn: Turn, holding: Holding, state: Holding["state"]):
   save(turn, { table: "holding", block: holding.block, ordinal: holding.ordinal });
   turn.lanes.add(lane);
   turn.touched.add(holding.attachment);
-  if (isOpen(holding)) lane.due.add(holding);
+  if (isOpen(holding)) makeDue(turn, lane, holding);
   else lane.due.delete(holding);
+  if (isStock(holding)) turn.ledger.stock.add(holding);
+  else turn.ledger.stock.delete(holding);
   if (state.kind === "withdrawn" || state.kind === "leaving") depart(turn.ledger, holding);
+}
+
+/** It is to be sent: with whatever is sent next, or when it has waited long enough for company. */
+export function makeDue({ ledger, now }: Turn, lane: Lane, holding: Holding): void {
+  lane.due.add(holding);
+  lane.flushAt ??= (now + (ledger.warm()?.flushDelayMs ?? 0)) as Instant;
 }
 
 export function hold(
@@ -132,6 +149,7 @@ export function letGo(turn: Turn, holding: Holding): void {
   if (lane.holdings.get(holding.ordinal) !== holding) return;
   lane.holdings.delete(holding.ordinal);
   lane.due.delete(holding);
+  ledger.stock.delete(holding);
   lane.free = undefined;
   ledger.attachments.get(holding.attachment)?.holdings.delete(holding);
   const leaving = ledger.departing.get(holding.attachment);
