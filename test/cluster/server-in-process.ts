@@ -7,6 +7,7 @@ import { loadConfig } from "../../shared/config/load.ts";
 import { invariant } from "../../shared/kinds.ts";
 import { openFrame } from "../../shared/process/frame.ts";
 import type { Page } from "../../shared/process/http.ts";
+import type { Clock } from "../../shared/world.ts";
 import { type ApiClient, until } from "./api.ts";
 import { serverAccount } from "./install.ts";
 
@@ -21,16 +22,21 @@ export interface ServerInProcess extends RunningServer {
 }
 
 /** `admin` is asked for the server's own token. */
-export async function serverInProcess(admin: ApiClient, flags: readonly string[] = []): Promise<ServerInProcess> {
+export async function serverInProcess(
+  admin: ApiClient,
+  flags: readonly string[] = [],
+  clock?: Clock,
+): Promise<ServerInProcess> {
   const token = await admin.createToken(serverAccount.namespace, serverAccount.name);
   const ca = admin.ca === undefined ? {} : { ca: admin.ca };
-  return serverAt(admin.url, { token, ...ca }, flags);
+  return serverAt(admin.url, { token, ...ca }, flags, clock);
 }
 
 export async function serverAt(
   url: string,
   credentials: { readonly token?: string; readonly ca?: string },
   flags: readonly string[] = [],
+  clock?: Clock,
 ): Promise<ServerInProcess> {
   const off = ["--ports-http", "0", "--ports-admin", "0", "--listen-stream", "127.0.0.1", "--log-level", "debug"];
   const inputs = { argv: [...off, ...flags], env: {}, readFile: () => "" };
@@ -45,7 +51,10 @@ export async function serverAt(
   });
   const pages = new Map<string, Page>();
   const adminPage = (path: string, page: Page): void => void pages.set(path, page);
-  const server = await startServer({ ...frame, config, adminPage }, connectTo(url, credentials));
+  const server = await startServer(
+    { ...frame, config, adminPage, clock: clock ?? frame.clock },
+    connectTo(url, credentials),
+  );
   const problems = (): string[] => {
     const { ok, text } = frame.health.report("ready");
     return ok ? [] : text.split("\n").filter((line) => line.startsWith("[-]"));
