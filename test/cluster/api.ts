@@ -94,6 +94,13 @@ export class ApiClient {
     return { status: response.statusCode ?? 0, body: isJson ? parseLossless(text) : text };
   }
 
+  /** A watch: its answer as it comes, for whoever reads it; ends when that one destroys it. */
+  async open(path: string): Promise<http.IncomingMessage> {
+    const response = await this.#send("GET", path, undefined, "application/json");
+    if (response.statusCode === 200) return response;
+    throw new Error(`GET ${path} was answered ${response.statusCode}: ${(await response.toArray()).join("")}`);
+  }
+
   /** As `call`, for requests that are meant to succeed. */
   async must(method: string, path: string, body?: unknown): Promise<unknown> {
     const answer = await this.call(method, path, body);
