@@ -18,7 +18,7 @@ import { Handles } from "./commit/handles.ts";
 import { Indexer } from "./commit/indexer.ts";
 import { Recorder } from "./events/recorder.ts";
 import { Elector } from "./reaper/elector.ts";
-import { Limits } from "./reaper/limits.ts";
+import { Limits, reapAfterLimits } from "./reaper/limits.ts";
 import { Reaper } from "./reaper/reaper.ts";
 import { Store } from "./store/store.ts";
 import { Hub } from "./stream/hub-shell.ts";
@@ -75,10 +75,12 @@ export async function startServer(frame: Frame<"server">, given?: Connection): P
   const store = new Store(clock, (err) => logger.error("A listener of the store failed", { reason: "Internal", err }));
   const limiter = new FairLimiter(inFlightLimit(config), clock);
   const limits = new Limits(config.offlineLimitMs, config.reaper.afterMs);
+  warnOfHaste(frame);
   frame.onReload(() => {
     const { offlineLimitMs, reaper } = frame.config();
     limiter.limit = inFlightLimit(frame.config());
     limits.configure(offlineLimitMs, reaper.afterMs);
+    warnOfHaste(frame);
   });
   const verifier = tokenVerifier(api, clock, {
     audience: config.auth.audience,
@@ -240,6 +242,13 @@ function connect({ kubeconfig }: Config<"server">, { clock }: Frame<"server">): 
 /** `<product>/<version> (<os>/<arch>) <component>`: the API server's audit log and metrics show it (kube-watch 10). */
 function userAgent({ version }: Frame<"server">): string {
   return `${version.component}/${version.version} (${process.platform}/${process.arch})`;
+}
+
+function warnOfHaste({ config, logger }: Frame<"server">): void {
+  const { offlineLimitMs, reaper } = config();
+  if (reaper.afterMs === undefined || reaper.afterMs >= reapAfterLimits * offlineLimitMs) return;
+  const err = `reaper.after is ${reaper.afterMs / 60_000} min, and offlineLimit ${offlineLimitMs / 60_000} min`;
+  logger.warn("Waits for twice offlineLimit, as reaper.after is shorter", { option: "reaper.after", err });
 }
 
 function forbidden(why: string): string {

@@ -16,7 +16,7 @@ const wordLimitMs = 300_000;
  * Twice, so that a whole limit is left for what two servers may see differently: a Node's deletion reaches one of them up to 90 s later
  * (a watch may be silent for 75 s, and 15 s pass until its silence counts), and clocks do not run alike.
  */
-const reapAfterLimits = 2;
+export const reapAfterLimits = 2;
 
 export class Limits {
   #configuredMs: number;

@@ -37,12 +37,21 @@ function list(admin: ApiClient, crd: Manifest): Promise<Answer> {
 export async function installAccess(admin: ApiClient): Promise<void> {
   await admin.ensure({ apiVersion: "v1", kind: "Namespace", metadata: { name: serverAccount.namespace } });
   await admin.ensureFrom(join(import.meta.dirname, "../../charts/cattail/templates/rbac.yaml"));
-  await until("the server's role is in force", () => isAllowed(admin, userOf(serverAccount), "list", "nodes"));
+  const { namespace } = serverAccount;
+  const lease = { group: "coordination.k8s.io", resource: "leases", namespace, name: "cattail-reaper" };
+  for (const action of [
+    { verb: "list", resource: "nodes" },
+    { verb: "patch", ...lease },
+  ]) {
+    await until(`the server may ${action.verb} ${action.resource}`, () =>
+      isAllowed(admin, userOf(serverAccount), action),
+    );
+  }
 }
 
-async function isAllowed(admin: ApiClient, user: string, verb: string, resource: string): Promise<boolean> {
+async function isAllowed(admin: ApiClient, user: string, resourceAttributes: object): Promise<boolean> {
   const review = { apiVersion: "authorization.k8s.io/v1", kind: "SubjectAccessReview" };
-  const spec = { user, resourceAttributes: { verb, resource } };
+  const spec = { user, resourceAttributes };
   const answer = await admin.must("POST", "/apis/authorization.k8s.io/v1/subjectaccessreviews", { ...review, spec });
   return (answer as { status: { allowed: boolean } }).status.allowed;
 }
