@@ -61,6 +61,18 @@ test("given two servers, then one leads and renews every quarter of a minute, an
   await Promise.all([first.elector.stop(), second.elector.stop()]);
 });
 
+test("given two servers that start at once, then both know at once what may be granted, though only one leads", async () => {
+  const { server, pass } = world();
+  const both = [server("one"), server("two")];
+  await pass(1000);
+  assert.deepEqual(both.map(({ elector }) => elector.leads()).sort(), [false, true]);
+  assert.deepEqual(
+    both.map(({ grant }) => grant()),
+    [limitMs, limitMs],
+  );
+  for (const { elector } of both) await elector.stop();
+});
+
 test("given a leader that stops, then it gives the Lease back and another one takes it at its next look", async () => {
   const { server, pass, lease } = world();
   const first = server("one");

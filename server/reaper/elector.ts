@@ -101,7 +101,10 @@ export class Elector {
     const lease = await this.#send(
       step === "create" ? api.create(this.#path(), body) : api.patch(this.#path(leaseName), body),
     );
-    if (lease === undefined) return this.#election.failed();
+    if (lease === undefined) {
+      this.#election.failed();
+      return this.#read();
+    }
     this.#election.written(lease, sentAt, clock.monotonic());
     limits.said(terms, sentAt);
   }

@@ -5,7 +5,7 @@ import { after, before, describe, test } from "node:test";
 import { apiPath } from "../../shared/calico/names.ts";
 import type { Intent } from "../../shared/protocol/stream.ts";
 import { Refused, StreamClient } from "../stream-client.ts";
-import type { ApiClient, RequestMark, TestApi } from "./api.ts";
+import { type ApiClient, type RequestMark, type TestApi, until } from "./api.ts";
 import { ipPool, prepare, tokenAudience } from "./cluster.ts";
 import { temporaryFolder } from "./daemon.ts";
 import { agentAccount, serverAccount, userOf } from "./install.ts";
@@ -224,6 +224,83 @@ export function streamTests(start: () => Promise<TestApi>): void {
       assert.equal((await client.claim(["pool-v4"], [])).problem?.reason, "DatastoreLocked");
       assert.deepEqual(await writesSince(mark), []);
       await lock(true);
+    });
+
+    test("given an agent's ping, then its lease is renewed, by whichever server, for as long as the leader's Lease says", async () => {
+      for (const to of [server, other]) {
+        const client = await greeted("node-c", to);
+        client.send({ type: "ping", sent: 5 });
+        const beat = await client.until(() =>
+          client.messages.find(
+            (message) => message.type === "beat" && message.echo === 5 && message.node === "present",
+          ),
+        );
+        assert.deepEqual(Object(beat).lease, { limitMs: 45 * 60_000 });
+      }
+      const path = "/apis/coordination.k8s.io/v1/namespaces/cattail-system/leases/cattail-reaper";
+      const { metadata, spec } = (await api.admin.must("GET", path)) as { metadata: object; spec: object };
+      assert.match(String(Object(spec).holderIdentity), /_[0-9a-f]{16}$/);
+      assert.equal(Object(metadata).annotations["cattail.io/offline-limit-ms"], String(45 * 60_000));
+    });
+
+    test("given what an agent has to report, then an Event says so", async () => {
+      const client = await greeted("node-c");
+      const about = { kind: "pod", namespace: "demo", name: "cart", uid: "uid-1" } as const;
+      client.send({
+        type: "report",
+        reason: "AddressConflict",
+        ...about,
+        note: "10.10.0.7 was taken by another writer",
+      });
+      const events = async (): Promise<unknown[]> => {
+        const list = await api.admin.must("GET", "/apis/events.k8s.io/v1/namespaces/demo/events");
+        return (list as { items: { reason: string }[] }).items.filter(({ reason }) => reason === "AddressConflict");
+      };
+      await until("the Event is there", async () => (await events()).length > 0);
+      const [event] = (await events()) as { regarding: object; note: string; type: string }[];
+      assert.deepEqual(
+        [event?.regarding, event?.note, event?.type],
+        [{ apiVersion: "v1", ...about, kind: "Pod" }, "10.10.0.7 was taken by another writer", "Warning"],
+      );
+    });
+
+    test("given handles to be written late, then they are, from what the node's blocks say", async () => {
+      const client = await greeted("node-c");
+      const claimed = (await client.claim(["pool-v4"])).block;
+      assert.ok(claimed);
+      const become = { handle: "net.late", attributes: { node: "node-c", pod: "late", namespace: "demo" } };
+      const ordinal = claimed.unallocated[0] ?? 0;
+      const [reserve]: Intent[] = [{ ordinal, expect: null, become }];
+      assert.ok(reserve);
+      assert.deepEqual((await client.commit(claimed.cidr, [reserve], "off")).results, ["applied"]);
+      assert.equal(await object("handle", "net.late"), undefined);
+      client.send({ type: "index", id: 77, handles: ["net.late", "net.gone"] });
+      await client.until(() => client.messages.find((message) => message.type === "indexed" && message.id === 77));
+      assert.deepEqual((await object("handle", "net.late"))?.spec.block, { [claimed.cidr]: 1 });
+      assert.equal(await object("handle", "net.gone"), undefined);
+    });
+
+    test("given a Node that is deleted and made again, then its agent is told, and the old token lets nobody in any more", async () => {
+      const name = "node-z";
+      const node = { apiVersion: "v1", kind: "Node", metadata: { name } };
+      await api.admin.create(node);
+      const token = await tokenOf(api.admin, name);
+      const client = await StreamClient.connect({ url: server.streamUrl, token });
+      clients.push(client);
+      await client.hello(name);
+      client.send({ type: "ping", sent: 1 });
+      await client.until(() =>
+        client.messages.some((message) => message.type === "beat" && message.lease !== undefined),
+      );
+      await api.admin.must("DELETE", `/api/v1/nodes/${name}`);
+      await client.until(() => client.messages.some((message) => message.type === "beat" && message.node === "gone"));
+      await api.admin.create(node);
+      assert.deepEqual(await client.closed, { code: 4401, reason: "the Node of this name is another one now" });
+      const refused = await StreamClient.connect({ url: other.streamUrl, token }).catch((error: Refused) => error);
+      assert.ok(refused instanceof Refused);
+      assert.equal(refused.status, 403);
+      assert.match(refused.message, /the token is of an earlier Node named node-z/);
+      await api.admin.must("DELETE", `/api/v1/nodes/${name}`);
     });
 
     test("given a client that comes back to another server, then it is sent only what differs", async () => {
