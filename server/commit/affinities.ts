@@ -7,9 +7,17 @@ import { affinityName, blockName } from "../../shared/calico/names.ts";
 import { poolOf } from "../../shared/calico/pools.ts";
 import type { Affinity, AffinityState, Block, Objects } from "../../shared/calico/resources.ts";
 import { compileSelector } from "../../shared/calico/selector.ts";
-import { type BlockCidr, invariant, type NodeName, type Sequence } from "../../shared/kinds.ts";
+import { type BlockCidr, invariant, type NodeName, type Sequence, type UnixMs } from "../../shared/kinds.ts";
 import { type Desk, type Errand, isWorthAnotherTry } from "./desk.ts";
 import { Turns } from "./turns.ts";
+
+/** A block that was claimed just now is about to be used (spec, Appendix B). */
+const leastIdleMs = 60_000;
+
+/** No claim time: any age. */
+export function isYoung({ affinityClaimTime = "" }: Block, now: UnixMs): boolean {
+  return now - Date.parse(affinityClaimTime) < leastIdleMs;
+}
 
 /** What a node can use a block of its own by. */
 export interface Taken {
@@ -82,6 +90,18 @@ export class Affinities {
     });
   }
 
+  /** Undoes what a claim has begun and nobody will finish. False: the block is used by now, so the claim was no failure. */
+  async abandon(errand: Errand, row: Affinity): Promise<boolean> {
+    // What the row stands for decides, and the store's word may be old.
+    const block = await this.#desk.read(errand, "block", blockName(row.cidr));
+    const isOwn = block?.deleted === false && block.affinity === `host:${row.node}`;
+    if (isOwn && !row.deleted) return isEmpty(this.#desk.loaded(block)) && this.release(errand, block);
+    await this.#turns.take(row.cidr, () =>
+      row.deleted ? this.finish(errand, "affinity", row) : this.#deleteRow(errand, row),
+    );
+    return true;
+  }
+
   /** An empty block whose pool does not choose its owner any more (spec 3.4). */
   isUnwanted(block: Block): boolean {
     const owner = blockOwner(block);
@@ -93,10 +113,12 @@ export class Affinities {
     return selector.ok && !selector.matches(node.labels);
   }
 
-  /** The node's blocks of that sort. Costs its blocks. */
+  /** The node's blocks of that sort, but for those that it has claimed just now and is about to use. Costs its blocks. */
   unwantedOf(node: NodeName): Block[] {
     const blocks = [...this.#desk.store.blocksOwnedBy(`host:${node}`)].map((cidr) => this.#desk.store.blockAt(cidr));
-    return blocks.filter((block) => block !== undefined).filter((block) => this.isUnwanted(block));
+    return blocks
+      .filter((block) => block !== undefined)
+      .filter((block) => this.isUnwanted(block) && !isYoung(block, this.#desk.clock.wall()));
   }
 
   /** Deletes what somebody marked as deleted and did not come to delete: any reader may (spec 1.5). */

@@ -8,12 +8,11 @@ import type { Block, Pool } from "../../shared/calico/resources.ts";
 import { blockCount, indexOfBlock, startIndex } from "../../shared/calico/walk.ts";
 import type { BlockCidr, NodeName } from "../../shared/kinds.ts";
 import type { Random } from "../../shared/world.ts";
+import { isYoung } from "./affinities.ts";
 import type { Desk } from "./desk.ts";
 
 /** Passed over in one pool and one search: wholly reserved, claimed just now, all that is free reserved. An IPv6 pool has no end of them. */
 const maxPassedOver = 4096;
-/** A block that was claimed just now is about to be used (spec, Appendix B). */
-const leastIdleMs = 60_000;
 
 export class Candidates {
   readonly #desk: Desk;
@@ -96,9 +95,7 @@ export class Candidates {
 
   #isIdle(block: Block): boolean {
     if (blockOwner(block)?.name === this.#node || !this.hasRoom(block)) return false;
-    const claimed = Date.parse(block.affinityClaimTime ?? "");
-    // No claim time: any age.
-    if (this.#desk.clock.wall() - claimed < leastIdleMs) return false;
+    if (isYoung(block, this.#desk.clock.wall())) return false;
     return isEmpty(this.#desk.loaded(block));
   }
 }

@@ -12,7 +12,7 @@ import type { Problem } from "../../shared/protocol/stream.ts";
 import type { Random } from "../../shared/world.ts";
 import type { Affinities, Taken } from "./affinities.ts";
 import { Candidates } from "./candidates.ts";
-import { type Desk, type Errand, isWorthAnotherTry } from "./desk.ts";
+import { type Desk, type Errand, failureIn, isWorthAnotherTry } from "./desk.ts";
 import { datastoreLocked, problem, problemOf, tooSlow } from "./problems.ts";
 import { Turns } from "./turns.ts";
 
@@ -200,7 +200,13 @@ class Claim {
   /** Blocks of this node outside these pools that are empty and whose pool does not choose it any more (spec 2.6). */
   async #giveUpUnwanted(): Promise<void> {
     for (const block of this.#affinities.unwantedOf(this.#request.node)) {
-      if (!this.#isInPools(block.cidr)) await this.#affinities.release(this.#errand, block);
+      if (this.#isInPools(block.cidr)) continue;
+      try {
+        await this.#affinities.release(this.#errand, block);
+      } catch (error) {
+        // Another time: it must not cost the node the block that it needs.
+        failureIn(error);
+      }
     }
   }
 

@@ -596,6 +596,23 @@ for (const group of ["crd", "v3"] as const)
       assert.deepEqual([stored(world, "ipamblocks"), rowsIn(world), handleCounts(world)], [[], [], {}]);
     });
 
+    test("given a pool that does not choose the node any more, then its empty block goes when the node writes another one", async () => {
+      const spec = { cidr: "10.5.0.0/24", blockSize: 29, nodeSelector: "has(zone)" };
+      const zoned = { ...typeOf("pool"), metadata: { name: "zoned" }, spec };
+      const node = { apiVersion: "v1", kind: "Node", metadata: { name: "a" } };
+      const other = "10.5.0.0/29" as BlockCidr;
+      const row = newAffinityObject(group, { cidr: other, node: "a", state: "confirmed", type: "host" });
+      const world = given([zoned, node, row, blockObject("host:a", other), blockObject()]);
+      const replica = world.replica();
+      await commit(replica, [reserve(0, "c1")]);
+      await replica.committer.idle();
+      assert.deepEqual(
+        stored(world, "ipamblocks").map(({ spec }) => Object(spec).cidr),
+        [cidr],
+      );
+      assert.equal(stored(world, "blockaffinities").length, 2);
+    });
+
     test("given a claim that is under way, then a commit into its block waits for it and costs no more for it", async () => {
       const world = commitWorld([ipPool], 1, group);
       const replica = world.replica();

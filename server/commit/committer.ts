@@ -1,6 +1,6 @@
 // Carries out intents: one write per block in flight, whatever arrives meanwhile travels in the next one; compare-and-swap, re-based on
 // conflicts, never taken for failed while its outcome is unknown. Leaves what intents mean to intents.ts, writing handles to handles.ts.
-import { blockOwner, isEmpty } from "../../shared/calico/block.ts";
+import { isEmpty } from "../../shared/calico/block.ts";
 import { blockPatch } from "../../shared/calico/codec.ts";
 import { blockName, handleName } from "../../shared/calico/names.ts";
 import { poolOf } from "../../shared/calico/pools.ts";
@@ -99,7 +99,7 @@ export class Committer {
       for (const [index, waiting] of batch.entries()) {
         this.#trail(this.#answer(waiting, answers[index], handles[index]));
       }
-      this.#trail(this.#giveUp(block));
+      this.#trail(this.#giveUp(block, batch));
     }
     this.#lanes.delete(block);
     this.#tellIdle();
@@ -118,16 +118,22 @@ export class Committer {
     waiting.answer(said);
   }
 
-  /** A block that its pool does not want here any more goes with its last address (spec 3.4). Nobody waits for it. */
-  async #giveUp(cidr: BlockCidr): Promise<void> {
-    const block = this.#desk.store.blockAt(cidr);
-    const owner = block && blockOwner(block);
-    if (block === undefined || owner === undefined || !this.#affinities.isUnwanted(block)) return;
-    const until = (this.#desk.clock.monotonic() + commitLimitMs) as Instant;
-    try {
-      await this.#affinities.release({ node: owner.name as NodeName, until }, block);
-    } catch (error) {
-      this.#log.warn("Could not give up an empty block", { block: cidr, err: failureIn(error) });
+  /**
+   * A block that its pool does not want here any more goes with its last address, and the writers' other ones if they are empty (spec 2.6,
+   * 3.4). Nobody waits for it.
+   */
+  async #giveUp(cidr: BlockCidr, batch: readonly Waiting[]): Promise<void> {
+    const written = this.#desk.store.blockAt(cidr);
+    const nodes = new Set(batch.map(({ request }) => request.node));
+    const others = [...nodes].flatMap((node) => this.#affinities.unwantedOf(node)).filter((other) => other !== written);
+    const isUnwanted = written !== undefined && this.#affinities.isUnwanted(written);
+    for (const block of isUnwanted ? [written, ...others] : others) {
+      const errand = { node: nodeThatPays(batch), until: (this.#desk.clock.monotonic() + commitLimitMs) as Instant };
+      try {
+        await this.#affinities.release(errand, block);
+      } catch (error) {
+        this.#log.warn("Could not give up an empty block", { block: block.cidr, err: failureIn(error) });
+      }
     }
   }
 
