@@ -115,6 +115,18 @@ test("given servers of different limits, then agents get the lower one and the r
   await second.elector.stop();
 });
 
+test("given a Lease that somebody deletes, then it is made again", async () => {
+  const { api, server, pass, lease } = world();
+  const first = server("one");
+  await pass(1000);
+  const { uid } = (lease() as unknown as { metadata: { uid: string } }).metadata;
+  await api.remove("/apis/coordination.k8s.io/v1/namespaces/cattail-system/leases/cattail-reaper", { uid });
+  await pass(40_000);
+  assert.ok(lease());
+  assert.equal(first.elector.leads(), true);
+  await first.elector.stop();
+});
+
 test("given no permission, then that is told, and nobody leads", async () => {
   const { api, server, pass, forbidden } = world();
   api.faults.add({ match: { resource: "leases" }, effect: { kind: "status", code: 403, reason: "Forbidden" } });

@@ -93,14 +93,12 @@ export class Elector {
   }
 
   async #write(step: Exclude<Step, "read">): Promise<void> {
-    const { api, clock, limits } = this.#parts;
+    const { clock, limits } = this.#parts;
     const sentAt = clock.monotonic();
     const terms = limits.terms(sentAt);
     limits.offers(terms, sentAt);
     const body = this.#election.body(step, terms, clock.wall());
-    const lease = await this.#send(
-      step === "create" ? api.create(this.#path(), body) : api.patch(this.#path(leaseName), body),
-    );
+    const lease = await this.#send(step, body);
     if (lease === undefined) {
       this.#election.failed();
       return this.#read();
@@ -110,11 +108,16 @@ export class Elector {
   }
 
   /** Undefined: another server was quicker. */
-  async #send(request: Promise<unknown>): Promise<LeaseRecord | undefined> {
+  async #send(step: Exclude<Step, "read">, body: unknown): Promise<LeaseRecord | undefined> {
+    const { api } = this.#parts;
     try {
-      return readLease(await request);
+      return readLease(
+        await (step === "create" ? api.create(this.#path(), body) : api.patch(this.#path(leaseName), body)),
+      );
     } catch (error) {
-      if (error instanceof Failure && isLostRace(error)) return undefined;
+      // A Lease that is not there to be changed was deleted; one that cannot be made for that reason has no namespace to be in.
+      const lost = step === "create" ? ["api-exists"] : ["api-conflict", "api-missing"];
+      if (error instanceof Failure && lost.includes(error.code)) return undefined;
       throw error;
     }
   }
@@ -135,8 +138,4 @@ export class Elector {
 function missing(error: unknown): undefined {
   if (error instanceof Failure && error.code === "api-missing") return undefined;
   throw error;
-}
-
-function isLostRace({ code }: Failure): boolean {
-  return code === "api-conflict" || code === "api-exists" || code === "api-missing";
 }

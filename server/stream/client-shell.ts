@@ -23,6 +23,7 @@ import { shortened } from "../../shared/reasons.ts";
 import type { Clock } from "../../shared/world.ts";
 import type { ClaimAnswer, Claims } from "../commit/claims.ts";
 import type { CommitAnswer, Committer } from "../commit/committer.ts";
+import { failureIn } from "../commit/desk.ts";
 import type { Indexer } from "../commit/indexer.ts";
 import { problem } from "../commit/problems.ts";
 import type { Recorder } from "../events/recorder.ts";
@@ -31,7 +32,7 @@ import type { Audience } from "./audience.ts";
 import { frameOf, type ObjectFrames } from "./frames-shell.ts";
 import { admit, closeCodes } from "./hello.ts";
 import type { Identity } from "./identity.ts";
-import { ignoreFailure, type LeaseParts, Tenancy } from "./lease.ts";
+import { type LeaseParts, Tenancy } from "./lease.ts";
 import { Session } from "./session.ts";
 
 /** Beyond this much in the socket nothing is added: what changes meanwhile is sent once, as it is then. */
@@ -219,8 +220,7 @@ export class Client {
       this.#send("heartbeat", this.#parts.beat(this.#undecidedEcho, tenancy));
     } catch (error) {
       // The next ping asks again.
-      ignoreFailure(error);
-      this.#parts.logger.warn("Could not look whether a Node exists", { node: tenancy.node, err: error });
+      this.#parts.logger.warn("Could not look whether a Node exists", { node: tenancy.node, err: failureIn(error) });
     }
     this.#undecidedEcho = undefined;
   }

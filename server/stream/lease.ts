@@ -1,6 +1,6 @@
 // Whether this server may renew the lease of an agent, on which it hands out warm addresses: only while it knows that its Node exists.
 // Leaves to server/reaper for how long, and to client-shell.ts what the agent is told.
-import { Failure, type NodeName, type Uid } from "../../shared/kinds.ts";
+import type { NodeName, Uid } from "../../shared/kinds.ts";
 import type { Store } from "../store/store.ts";
 import type { Identity } from "./identity.ts";
 
@@ -98,9 +98,4 @@ export async function strangerReason(parts: LeaseParts, { node, nodeUid }: Ident
   await parts.refresh(node);
   if (!isAnother()) return undefined;
   return `the token is of an earlier Node named ${node}: the kubelet's next token, or that of a new pod, will be of this one`;
-}
-
-/** For whoever goes on without knowing. */
-export function ignoreFailure(error: unknown): void {
-  if (!(error instanceof Failure)) throw error;
 }
