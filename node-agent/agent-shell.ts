@@ -1,21 +1,29 @@
 // The node agent put together: journal, ledger, stream, spool, socket. main.ts runs it; the demo and tests start it in their process.
 // Leaves to others: where options come from, and when the process ends (shared/process).
 import { readFileSync, statSync } from "node:fs";
+import { uptime } from "node:os";
 import { join } from "node:path";
+import * as v from "valibot";
+import { goTimeText } from "../shared/calico/timestamps.ts";
+import type { AgentConfig } from "../shared/config/catalogue.ts";
 import { type Instant, impossible, type NodeName } from "../shared/kinds.ts";
 import { agentMetrics } from "../shared/metrics.ts";
 import type { Running } from "../shared/process/daemon.ts";
 import type { Frame } from "../shared/process/frame.ts";
 import { objectsPage } from "../shared/process/http.ts";
 import { type ServerMessage, type StreamedKind, streamedKinds, streamProtocol } from "../shared/protocol/stream.ts";
+import { bootClock } from "./boot-clock.ts";
 import { Calls } from "./calls-shell.ts";
-import { follow } from "./follow.ts";
+import { follow, recall } from "./follow.ts";
 import { type Installer, installOptionsOf, startInstaller } from "./install/installer-shell.ts";
 import { ViewPlacement } from "./ipam/placement.ts";
 import { type Circumstances, decide, delEvent } from "./ipam/verbs.ts";
+import { LeaseKeeper, leaseLeftMs, leaseToMeta } from "./lease-keeper.ts";
 import { type Journal, type Meta, openJournal } from "./ledger/journal-shell.ts";
+import { resumeLease } from "./ledger/lease.ts";
 import { type LedgerEvent, nextWake, replay, step } from "./ledger/ledger.ts";
-import { type CallId, createLedger, type Ledger } from "./ledger/state.ts";
+import { type CallId, createLedger, type Incarnation, type Ledger, type WarmPolicy } from "./ledger/state.ts";
+import { pick } from "./ledger/stock.ts";
 import type { Effect } from "./ledger/turn.ts";
 import { measureLedger } from "./measures.ts";
 import { type AgentSocket, listenSocket } from "./socket/server-shell.ts";
@@ -23,6 +31,7 @@ import { openSpool, type Spool } from "./socket/spool-shell.ts";
 import type { EndReason } from "./sync/client.ts";
 import { openStream, type Stream } from "./sync/client-shell.ts";
 import { View } from "./sync/view.ts";
+import { ViewFile } from "./sync/view-file-shell.ts";
 import { cniCode, type Trouble, trouble } from "./trouble.ts";
 
 export interface RunningAgent extends Running {
@@ -64,7 +73,24 @@ export async function startAgent(frame: Frame<"agent">): Promise<RunningAgent> {
 
 /** What tells this journal from another node's, and this boot from the last one. Empty: not known here. */
 function identityOf(node: string): Meta {
-  return { node, machineId: textOf("/etc/machine-id"), bootId: textOf("/proc/sys/kernel/random/boot_id") };
+  return { node, machineId: textOf("/etc/machine-id"), bootId: textOf(bootIdPath) };
+}
+
+const bootIdPath = "/proc/sys/kernel/random/boot_id";
+
+/** Sleep included: /proc/uptime. */
+function uptimeMs(): number {
+  return uptime() * 1000;
+}
+
+function warmPolicyOf({ commit, warm, flushDelayMs }: AgentConfig): WarmPolicy | undefined {
+  return commit === "sync" ? undefined : { floor: warm.floor, ceiling: warm.ceiling, flushDelayMs };
+}
+
+const incarnationMeta = v.object({ journal: v.string(), number: v.number(), timestamp: v.string() });
+
+function incarnationFrom(text: string | undefined): Incarnation | undefined {
+  return text === undefined ? undefined : v.parse(incarnationMeta, JSON.parse(text));
 }
 
 function textOf(path: string): string {
@@ -87,6 +113,10 @@ class Agent {
   readonly #freshness = new Map<string, { readonly ageMs: number; readonly at: Instant }>();
   readonly #becameReady = Promise.withResolvers<void>();
   readonly #whenSettled: (() => void)[] = [];
+  readonly #now: () => Instant;
+  readonly #lease: LeaseKeeper;
+  readonly #viewFile: ViewFile;
+  #warm: WarmPolicy | undefined;
   #ledger: Ledger;
   #nodeUid: string | undefined;
   #journal: Journal | undefined;
@@ -99,12 +129,29 @@ class Agent {
   constructor(frame: Frame<"agent">) {
     const { clock, logger } = frame;
     this.#frame = frame;
+    this.#now = bootClock(clock, uptimeMs);
+    this.#warm = warmPolicyOf(frame.config());
+    frame.onReload(() => {
+      this.#warm = warmPolicyOf(frame.config());
+      this.#handle({ kind: "tick" });
+    });
     this.#node = frame.config().nodeName as NodeName;
     this.#metrics = frame.metrics.create(agentMetrics);
     this.#placement = new ViewPlacement(this.#view, this.#node, () => clock.wall());
     const handle = (event: LedgerEvent): void => this.#handle(event);
     this.#calls = new Calls({ clock, logger, metrics: this.#metrics, placement: this.#placement, handle });
     this.#ledger = this.#createLedger(undefined);
+    const directory = frame.config().stateDir;
+    this.#viewFile = new ViewFile({ directory, node: this.#node, view: this.#view, clock, logger });
+    this.#lease = new LeaseKeeper({
+      now: this.#now,
+      after: clock.after,
+      ping: (sent) => this.#stream?.send({ type: "ping", sent }),
+      limitMs: () => frame.config().offlineLimitMs,
+      timestamp: () => goTimeText(clock.wallNanos()),
+      tell: (event) => this.#handle(event),
+      keep: (leftMs) => this.#journal?.putMeta(leaseToMeta(leftMs, uptimeMs(), clock.wall())),
+    });
   }
 
   get ready(): Promise<void> {
@@ -117,12 +164,14 @@ class Agent {
     const closed = lostPast(journal.meta);
     if (closed) logger.error("Found a journal that cannot be used", { reason: closed.reason, err: closed.why });
     this.#ledger = this.#createLedger(closed);
-    replay(this.#ledger, journal.records, clock.monotonic(), clock.wall());
+    replay(this.#ledger, journal.records, this.#now(), clock.wall());
+    this.#resume(journal.meta);
     logger.info("Opened the journal", {
       count: journal.records.attachments.length,
       path: this.#frame.config().stateDir,
     });
     this.#observe();
+    if (this.#warm && this.#viewFile.load()) for (const event of recall(this.#view)) this.#handle(event);
     this.#stream = await this.#openStream();
     this.#spool = await openSpool({
       directory: join(this.#frame.config().stateDir, "spool"),
@@ -178,31 +227,51 @@ class Agent {
     this.#socket?.close();
     this.#spool?.close();
     this.#stream?.stop();
+    this.#lease.offline();
+    if (this.#warm) this.#viewFile.save();
     await this.#journal?.close();
     this.#cancelWake();
   }
 
+  /** A new journal gets its name, an old one knows how long its lease runs. */
+  #resume(meta: Meta): void {
+    const { clock, random } = this.#frame;
+    const fresh = { journal: random.hex(8), number: 1, timestamp: goTimeText(clock.wallNanos()) };
+    const incarnation = incarnationFrom(meta.incarnation) ?? fresh;
+    if (incarnation === fresh) this.#journal?.putMeta({ incarnation: JSON.stringify(fresh) });
+    const leftMs = leaseLeftMs(meta, textOf(bootIdPath), uptimeMs(), clock.wall());
+    const now = this.#now();
+    resumeLease(this.#ledger, incarnation, leftMs === undefined ? undefined : ((now + leftMs) as Instant), now);
+  }
+
   #createLedger(closed: Trouble | undefined): Ledger {
-    const { handles } = this.#frame.config();
+    const { handles, handleDelayMs } = this.#frame.config();
     return createLedger(
-      { node: this.#node, handles, handleDelayMs: undefined, placement: this.#placement, warm: () => undefined },
-      this.#frame.clock.monotonic(),
+      {
+        node: this.#node,
+        handles: handles === "eager" ? "eager" : "off",
+        handleDelayMs: handles === "lazy" ? handleDelayMs : undefined,
+        placement: this.#placement,
+        warm: () => this.#warm,
+      },
+      this.#now(),
       closed,
     );
   }
 
   #at(call: CallId): Circumstances {
     const { clock } = this.#frame;
-    const [now, wall, nanos] = [clock.monotonic(), clock.wall(), clock.wallNanos()];
+    const [now, wall, nanos] = [this.#now(), clock.wall(), clock.wallNanos()];
     return { ledger: this.#ledger, node: this.#node, call, now, wall, nanos };
   }
 
   #handle(event: LedgerEvent): void {
-    for (const effect of step(this.#ledger, event, this.#frame.clock.monotonic())) this.#perform(effect);
+    for (const effect of step(this.#ledger, event, this.#now())) this.#perform(effect);
     if (this.#whenSettled.length > 0 && isSettled(this.#ledger)) {
       for (const resolve of this.#whenSettled.splice(0)) resolve();
     }
-    if (Object.values(readiness).every((check) => check(this.#ledger) === undefined)) this.#becameReady.resolve();
+    if (Object.values(readiness).every((check) => check(this.#ledger, this.#now()) === undefined))
+      this.#becameReady.resolve();
     this.#wake();
   }
 
@@ -234,7 +303,8 @@ class Agent {
       case "incarnation":
         return this.#journal?.putMeta({ incarnation: JSON.stringify(effect.incarnation) });
       case "conflict": {
-        const { block, address, handle } = effect.holding;
+        const { block, address, handle, attributes } = effect.holding;
+        this.#reportConflict(effect.what, address, attributes);
         this.#metrics.conflicts.inc({ kind: effect.what });
         return this.#frame.logger.warn("Saw another writer change what is ours", {
           value: effect.what,
@@ -250,12 +320,19 @@ class Agent {
     }
   }
 
+  /** People who look at the pod see why its address does not work. */
+  #reportConflict(what: string, address: string, { pod, namespace }: Readonly<Record<string, string>>): void {
+    if (pod === undefined || namespace === undefined) return;
+    const note = `its address ${address} was ${what === "taken" ? "taken" : "released"} by another writer`;
+    this.#stream?.send({ type: "report", reason: "AddressConflict", kind: "pod", namespace, name: pod, note });
+  }
+
   #wake(): void {
     this.#cancelWake();
     const due = nextWake(this.#ledger);
     if (due === undefined) return;
     const { clock } = this.#frame;
-    this.#cancelWake = clock.after(Math.max(0, due - clock.monotonic()), () => this.#handle({ kind: "tick" }));
+    this.#cancelWake = clock.after(Math.max(0, due - this.#now()), () => this.#handle({ kind: "tick" }));
   }
 
   async #openStream(): Promise<Stream> {
@@ -276,18 +353,26 @@ class Agent {
         ...(this.#view.lineage !== undefined && { lineage: this.#view.lineage }),
         have: this.#view.have(),
         capabilities: [],
+        incarnation: `${this.#ledger.incarnation.journal}.${this.#ledger.incarnation.number}`,
+        leaseExpired: this.#ledger.lease.standing === "ran-out",
       }),
       clock,
       random,
       logger,
       deliver: (message) => this.#deliver(message),
-      online: () => this.#handle({ kind: "online" }),
+      online: () => {
+        this.#handle({ kind: "online" });
+        this.#lease.online();
+      },
       offline: (reason) => this.#offline(reason),
     });
   }
 
   #deliver(message: ServerMessage): void {
-    if (message.type === "beat") this.#heardOf(message.freshness);
+    if (message.type === "beat") {
+      this.#heardOf(message.freshness);
+      this.#lease.heard(message);
+    }
     if (message.type === "ack") this.#measureCommit(message);
     const known = { view: this.#view, placement: this.#placement, ledger: this.#ledger };
     for (const event of follow(message, known)) {
@@ -295,6 +380,7 @@ class Agent {
       this.#handle(event);
     }
     if (message.type === "put" && message.kind === "node") this.#knowNode();
+    if (this.#warm && message.type !== "beat") this.#viewFile.changed();
   }
 
   /** The same machine under a new Node object keeps its journal: what it says about this machine's containers is true. */
@@ -323,18 +409,20 @@ class Agent {
   #offline(reason: EndReason): void {
     this.#metrics.reconnects.inc({ reason });
     this.#sentAt.clear();
+    this.#lease.offline();
     this.#handle({ kind: "offline" });
   }
 
   #observe(): void {
     const { health, metrics, clock, config } = this.#frame;
-    for (const [name, check] of Object.entries(readiness)) health.check("ready", name, () => check(this.#ledger));
+    for (const [name, check] of Object.entries(readiness))
+      health.check("ready", name, () => check(this.#ledger, this.#now()));
     this.#frame.adminPage(
       "/api/v1/objects",
       objectsPage((kind) => this.#view.held(kind)),
     );
     metrics.beforeScrape(() => {
-      measureLedger(this.#metrics, this.#ledger, clock.monotonic());
+      measureLedger(this.#metrics, this.#ledger, this.#now());
       const { live, silentMs } = this.#stream?.status() ?? { live: false, silentMs: undefined };
       this.#metrics.serverConnected.set(live ? 1 : 0);
       if (silentMs !== undefined) this.#metrics.serverLastContact.set((clock.wall() - silentMs) / 1000);
@@ -352,16 +440,21 @@ class Agent {
 }
 
 /** Together: an ADD could be answered now. Each says why not. */
-const readiness: Readonly<Record<string, (ledger: Ledger) => string | undefined>> = {
+const readiness: Readonly<Record<string, (ledger: Ledger, now: Instant) => string | undefined>> = {
   journal: ({ closed, diskFails }) => closed?.why ?? (diskFails ? "it cannot be written" : undefined),
   view: ({ complete }) => (complete ? undefined : "not everything that concerns this node has been received"),
-  server: ({ online }) => (online ? undefined : "none is connected, and every ADD is written through one"),
+  server: (ledger, now) =>
+    ledger.online || hasStock(ledger, now) ? undefined : "none is connected, and nothing is in stock",
 };
 
+function hasStock(ledger: Ledger, now: Instant): boolean {
+  return ledger.placement.usual().some((want) => pick(ledger, want, now) !== undefined);
+}
+
 /** Everything is on disk and acknowledged. */
-function isSettled(ledger: Ledger): boolean {
-  const { unconfirmed, unsaved, flights, claims, departing } = ledger;
-  return unconfirmed.length + unsaved.size + flights.size + claims.size + departing.size === 0;
+function isSettled({ unconfirmed, unsaved, flights, claims, lanes }: Ledger): boolean {
+  const isDue = lanes.values().some(({ due }) => due.size > 0);
+  return unconfirmed.length + unsaved.size + flights.size + claims.size === 0 && !isDue;
 }
 
 /** The past is not known: an address may be in use that only the lost journal knew of. */

@@ -79,8 +79,8 @@ class Node {
     return ["--node-name", "n1", "--server", this.server.url, ...places, "--ports-http", "0", "--ports-admin", "0"];
   }
 
-  async start(): Promise<RunningAgent> {
-    const inputs = { argv: this.#flags, env: {}, readFile: () => "" };
+  async start(...more: string[]): Promise<RunningAgent> {
+    const inputs = { argv: [...this.#flags, ...more], env: {}, readFile: () => "" };
     const loaded = loadConfig("agent", inputs);
     assert.ok(loaded.kind === "loaded");
     const frame = await openFrame("agent", loaded, {
@@ -264,6 +264,37 @@ test("deletes left in the spool are done before the first pod is served", async 
   await agent.ready;
   await agent.idle();
   assert.equal(node.api.holders().size, 0);
+});
+
+/** The writes that a pod must not wait for are far away. */
+const async = ["--commit", "async", "--handles", "lazy", "--flush-delay", "5m"];
+
+test("with addresses in stock, pods come and go without a server, also after a restart, and the API server ends with what lives", async (t) => {
+  const node = await Node.create(t);
+  const { port } = node.server;
+  const stocked = node.server.asked("commit");
+  const stocking = await node.start(...async, "--warm-floor", "8");
+  await stocked;
+  await stocking.idle();
+  await node.server.stop();
+  const first = await Promise.all(names(6).map((name) => node.add(name)));
+  assert.equal(new Set(first.map(addressOf)).size, 6);
+  assert.deepEqual(await node.del("c0"), { ok: true });
+  await node.stop();
+  await node.start(...async, "--warm-floor", "8");
+  assert.equal(addressOf(await node.add("c1")), addressOf(first[1]), "the restart has forgotten an answer");
+  assert.ok((await node.add("late"))?.ok);
+  assert.deepEqual(await node.del("c2"), { ok: true });
+  await node.stop();
+  const server = await StreamServer.start(node.api, objects, port);
+  t.after(() => server.stop());
+  const last = await node.start("--commit", "sync");
+  await last.ready;
+  await last.idle();
+  assert.deepEqual(
+    [...node.api.holders().values()].sort(),
+    ["c1", "c3", "c4", "c5", "late"].map((name) => `net.${name}`),
+  );
 });
 
 test("killed in the midst of many pods and started again, no address is given twice and none is left", async (t) => {

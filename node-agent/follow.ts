@@ -31,13 +31,20 @@ export function follow(message: ServerMessage, known: Known): LedgerEvent[] {
       return [acknowledged(known, message)];
     case "claimed":
       return [claimed(known, message)];
+    case "indexed":
+      return [{ kind: "indexed", id: message.id, done: message.problem === undefined }];
     case "beat":
     case "bye":
-    case "indexed":
       return [];
     default:
       return impossible(message);
   }
+}
+
+/** The view as it was kept on disk, from before there is a server. */
+export function recall(view: View): LedgerEvent[] {
+  const blocks = [...view.all("block").values()];
+  return [...blocks.map((block): LedgerEvent => ({ kind: "block", cidr: block.cidr, block })), { kind: "remembered" }];
 }
 
 function consequences({ placement }: Known, change: Change | undefined): LedgerEvent[] {

@@ -28,7 +28,8 @@ function carryOut(orders: readonly JournalOrder[]): void {
   if (appended.length > 0) write(appended);
   for (const order of orders) {
     if (order.kind === "open") answer(open(order.directory, order.meta, order.schema));
-    if (order.kind === "meta") putMeta(order.meta);
+    // What is kept so is only ever missed: a lease ends earlier, a mark is taken for a stranger's.
+    if (order.kind === "meta") tolerate(() => putMeta(order.meta));
     if (order.kind === "close") close();
   }
 }
@@ -61,7 +62,7 @@ function tolerate(act: () => void): void {
   try {
     act();
   } catch {
-    // The first failure has been told; this one follows from it.
+    // It follows from a failure that has been told, or is told by the next record.
   }
 }
 
@@ -167,6 +168,7 @@ function read(path: string, meta: Meta, schema: number): Found | string {
       return unreadable;
     }
     const stored = metaOf(opened);
+    opened.exec(`PRAGMA user_version = ${schema}`); // from now on an older agent must not read it
     database = opened;
     putMeta(meta);
     return { meta: stored, rows };

@@ -42,6 +42,11 @@ export class View {
     return this.#lineage;
   }
 
+  /** Between a reset and the end of what follows it, it holds parts of two. */
+  get isComplete(): boolean {
+    return this.#renewed === undefined;
+  }
+
   /** True: what is held is of other data, and everything will be sent anew. */
   welcome(lineage: string): boolean {
     const isOther = this.#lineage !== undefined && this.#lineage !== lineage;

@@ -95,6 +95,9 @@ export class StreamServer {
         node = message.node as NodeName;
         this.#greet(socket, node, message.have.length > 0);
       } else if (message.type === "commit" || message.type === "claim") this.#ask(socket, node, message);
+      else if (message.type === "ping") {
+        say(socket, { type: "beat", echo: message.sent, freshness: {}, lease: { limitMs: leaseMs }, node: "present" });
+      } else if (message.type === "index") say(socket, { type: "indexed", id: message.id });
       for (const heard of [...this.#asked]) heard(message.type);
     });
   }
@@ -138,6 +141,8 @@ export class StreamServer {
     return { type: "ack", id: message.id, results, block: block && blockToWire(block) };
   }
 }
+
+const leaseMs = 600_000;
 
 function putOf(block: Block): ServerMessage {
   return { type: "put", kind: "block", object: blockToWire(block) };

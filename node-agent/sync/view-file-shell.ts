@@ -1,0 +1,85 @@
+// The view on disk, so that an agent that starts without a server still knows pools, labels and its blocks.
+// It is a copy that may be old: a server brings what has changed since, by versions. A file that cannot be read is no file.
+import { closeSync, fsyncSync, openSync, readFileSync, renameSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import * as v from "valibot";
+import type { Logger } from "../../shared/log.ts";
+import { streamedKinds, toWire } from "../../shared/protocol/stream.ts";
+import type { Clock } from "../../shared/world.ts";
+import type { View } from "./view.ts";
+
+/** What changed last is on disk after so long. */
+export const saveDelayMs = 30_000;
+
+const stored = v.object({
+  format: v.literal(1),
+  node: v.string(),
+  lineage: v.string(),
+  objects: v.array(
+    v.tuple([v.picklist(streamedKinds), v.looseObject({ name: v.string(), resourceVersion: v.string() })]),
+  ),
+});
+
+export interface ViewFileOptions {
+  readonly directory: string;
+  readonly node: string;
+  readonly view: View;
+  readonly clock: Pick<Clock, "after">;
+  readonly logger: Logger;
+}
+
+export class ViewFile {
+  readonly #options: ViewFileOptions;
+  readonly #path: string;
+  #cancel: (() => void) | undefined;
+
+  constructor(options: ViewFileOptions) {
+    this.#options = options;
+    this.#path = join(options.directory, "view.json");
+  }
+
+  /** True: the view holds what the file had. */
+  load(): boolean {
+    const { view, node, logger } = this.#options;
+    try {
+      const text = readFileSync(this.#path, "utf8");
+      const found = v.parse(stored, JSON.parse(text));
+      if (found.node !== node) return false;
+      view.welcome(found.lineage);
+      for (const [kind, object] of found.objects) view.putWire(kind, object);
+      return true;
+    } catch (err) {
+      const isAbsent = err instanceof Error && "code" in err && err.code === "ENOENT";
+      if (!isAbsent) logger.warn("Could not read the copy of what the servers had told", { path: this.#path, err });
+      return false;
+    }
+  }
+
+  changed(): void {
+    this.#cancel ??= this.#options.clock.after(saveDelayMs, () => this.save());
+  }
+
+  save(): void {
+    this.close();
+    const { view, node, logger } = this.#options;
+    if (view.lineage === undefined || !view.isComplete) return;
+    const objects = streamedKinds.flatMap((kind) =>
+      [...view.all(kind).values()].map((object) => [kind, toWire(kind, object)]),
+    );
+    try {
+      const temporary = `${this.#path}.new`;
+      writeFileSync(temporary, JSON.stringify({ format: 1, node, lineage: view.lineage, objects }), { mode: 0o600 });
+      const file = openSync(temporary, "r");
+      fsyncSync(file);
+      closeSync(file);
+      renameSync(temporary, this.#path);
+    } catch (err) {
+      logger.warn("Could not write the copy of what the servers tell", { path: this.#path, err });
+    }
+  }
+
+  close(): void {
+    this.#cancel?.();
+    this.#cancel = undefined;
+  }
+}
