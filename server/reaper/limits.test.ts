@@ -40,8 +40,8 @@ test("given a leader whose limit was lowered, then agents are granted less at on
   limits.configure(45 * minute, undefined);
   limits.said(limits.terms(at(1)), at(1));
   assert.equal(limits.grant(at(1)), 45 * minute);
-  assert.equal(limits.reapAfter(at(94)), 180 * minute);
-  assert.equal(limits.reapAfter(at(96)), 90 * minute);
+  assert.equal(limits.reapAfter(at(184)), 180 * minute);
+  assert.equal(limits.reapAfter(at(186)), 90 * minute);
 });
 
 test("given a new leader, then it knows from the old one's word what is still owed", () => {
@@ -50,8 +50,8 @@ test("given a new leader, then it knows from the old one's word what is still ow
   old.configure(45 * minute, undefined);
   const limits = new Limits(45 * minute, undefined);
   limits.told(old.terms(at(1)), at(1));
-  assert.equal(limits.reapAfter(at(95)), 180 * minute);
-  assert.equal(limits.reapAfter(at(97)), 90 * minute);
+  assert.equal(limits.reapAfter(at(185)), 180 * minute);
+  assert.equal(limits.reapAfter(at(187)), 90 * minute);
 });
 
 test("reaper.after may be longer than twice the limit, and never counts when it is shorter", () => {

@@ -70,7 +70,8 @@ export class Limits {
 
   #longest(now: Instant): number {
     for (const [limitMs, at] of this.#granted) {
-      if (now > at + wordLimitMs + limitMs) this.#granted.delete(limitMs);
+      // Granted last when the word was as old as may be, of a Node that another server still saw.
+      if (now > at + wordLimitMs + reapAfterLimits * limitMs) this.#granted.delete(limitMs);
     }
     return Math.max(this.#configuredMs, ...this.#granted.keys());
   }
