@@ -395,6 +395,14 @@ test("a block's patch holds what changes, the version it changes, and Calico's s
   });
 });
 
+test("the queue of a full block and the entries of an empty one are written as empty lists, never null", () => {
+  const block = read(readBlock(parseLossless(blockText), "crd"));
+  const full = assign(block, block.unallocated, { handle: "net.c9" as HandleId, secondary: { node: "worker-1" } });
+  assert.deepEqual(Object(blockPatch("crd", block, full).spec).unallocated, []);
+  const empty = release(block, [...block.allocations.keys()], cooling);
+  assert.deepEqual(Object(blockPatch("crd", block, empty).spec).attributes, []);
+});
+
 test("a block that loses its owner loses the fields; one that only counts on changes one number", () => {
   const block = read(readBlock(parseLossless(blockText), "v3"));
   assert.deepEqual(blockPatch("v3", block, disown(block)), {
