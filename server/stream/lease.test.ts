@@ -87,6 +87,20 @@ test("given a Node that vanishes, then its agent is told so at once and its leas
   assert.deepEqual([mine.standing(), mine.renewal(), mine.isUndecided], ["gone", undefined, false]);
 });
 
+test("given a Node that is there and cannot be read, then it is neither said to be gone nor renewed", () => {
+  const { store, see, agent } = world();
+  see();
+  const mine = agent();
+  assert.equal(mine.standing(), "present");
+  store.hold("node", {
+    name: node,
+    uid: "uid-2" as Uid,
+    resourceVersion: "99" as ResourceVersion,
+    problem: "labels are numbers",
+  });
+  assert.deepEqual([mine.standing(), mine.renewal()], [undefined, undefined]);
+});
+
 test("given an agent that comes before this server has seen its Node, then the Node is read before anything is said", async () => {
   const { agent, reads } = world();
   const mine = agent();

@@ -38,7 +38,8 @@ export class Tenancy {
 
   /** Undefined: this server cannot tell. */
   standing(): Standing | undefined {
-    if (!this.#isFresh()) return undefined;
+    // One that cannot be read is there all the same, and may be another.
+    if (!this.#isFresh() || this.#parts.store.unread("node").has(this.node)) return undefined;
     const uid = this.#parts.store.get("node", this.node)?.uid;
     if (uid !== undefined && this.#isOurs(uid)) {
       this.#wasPresent = true;
