@@ -182,6 +182,7 @@ class Agent {
     });
     this.#socket = await listenSocket({
       path: this.#frame.config().socket,
+      clock,
       logger,
       take: (request, connection) => {
         const call = this.#calls.open(request, connection);
@@ -417,6 +418,7 @@ class Agent {
     const { health, metrics, clock, config } = this.#frame;
     for (const [name, check] of Object.entries(readiness))
       health.check("ready", name, () => check(this.#ledger, this.#now()));
+    health.check("ready", "socket", () => (this.#socket ? this.#socket.problem : "it is not there yet"));
     this.#frame.adminPage(
       "/api/v1/objects",
       objectsPage((kind) => this.#view.held(kind)),

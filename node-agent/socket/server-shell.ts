@@ -1,14 +1,13 @@
 // The agent's Unix socket: one request and one reply per connection, bounded in size, time and number; notices a caller that is gone.
-// Leaves to others what a request means (ipam/verbs.ts) and what a lost caller means (the ledger).
-import { chmod, lstat, mkdir, rename, rm } from "node:fs/promises";
-import { connect, createServer, type Server, type Socket } from "node:net";
-import { dirname } from "node:path";
+// Leaves to others what a request means (ipam/verbs.ts), what a lost caller means (the ledger) and the file's place (place-shell.ts).
+import { createServer, type Server, type Socket } from "node:net";
 import * as v from "valibot";
-import { Failure } from "../../shared/kinds.ts";
 import type { Logger } from "../../shared/log.ts";
 import { type AgentReply, type AgentRequest, agentRequest, maxRequestBytes } from "../../shared/protocol/socket.ts";
 import { explain } from "../../shared/reasons.ts";
+import type { Clock } from "../../shared/world.ts";
 import { type CniCode, cniCode } from "../trouble.ts";
+import { keepPlace } from "./place-shell.ts";
 
 export interface Connection {
   /** `undelivered` is called if the caller cannot have it. At most once. */
@@ -19,11 +18,14 @@ export interface Connection {
 
 export interface SocketOptions {
   readonly path: string;
+  readonly clock: Clock;
   readonly logger: Logger;
   readonly take: (request: AgentRequest, connection: Connection) => void;
 }
 
 export interface AgentSocket {
+  /** Why no executable can reach it now. */
+  readonly problem: string | undefined;
   /** Nobody new is let in; who is in is answered. */
   stopListening(): Promise<void>;
   /** Cuts off whoever is left. */
@@ -34,67 +36,27 @@ export interface AgentSocket {
 export const maxCalls = 1024;
 /** The executable sends its request at once. */
 const requestLimitMs = 5_000;
-/** What the kernel's sun_path holds, less its terminating zero, less the mark of a socket not yet in place. */
-const maxPathBytes = 106;
 
 export async function listenSocket(options: SocketOptions): Promise<AgentSocket> {
-  const { path } = options;
-  if (Buffer.byteLength(path) > maxPathBytes) {
-    throw new Failure("bad-config", `the path of the socket has more than ${maxPathBytes} bytes: ${path}`);
-  }
-  const directory = dirname(path);
-  await mkdir(directory, { recursive: true, mode: 0o700 });
-  await makeRoom(path);
   const open = new Set<Socket>();
-  const server = createServer((socket) => {
-    open.add(socket);
-    socket.on("close", () => open.delete(socket));
-    converse(socket, open.size > maxCalls, options);
-  });
-  // Bound under another name, so that nobody connects before its mode is set, and a stale one gives way in one step.
-  const temporary = `${path}~`;
-  await rm(temporary, { force: true });
-  await listening(server, temporary);
-  await chmod(temporary, 0o600);
-  await rename(temporary, path);
+  const place = await keepPlace({ ...options, create: createListener });
   return {
-    async stopListening() {
-      await rm(path, { force: true });
-      server.close();
+    get problem() {
+      return place.problem;
     },
+    stopListening: () => place.leave(),
     close: () => {
       for (const socket of open) socket.destroy();
     },
   };
-}
 
-function listening(server: Server, path: string): Promise<void> {
-  return new Promise((resolve, reject) => {
-    server.once("error", (cause) => reject(new Failure("bad-config", `cannot listen on ${path}`, { cause })));
-    // All pods of a node may ask at once; a full backlog refuses them.
-    server.listen({ path, backlog: maxCalls }, () => resolve());
-  });
-}
-
-/** A socket that nobody answers is left from a crash; a living one is not ours to take, and anything else is somebody's file. */
-async function makeRoom(path: string): Promise<void> {
-  const found = await lstat(path).catch(() => undefined);
-  if (found === undefined) return;
-  if (!found.isSocket())
-    throw new Failure("bad-config", `${path} is there and is no socket: remove it or set another path`);
-  if (await answers(path))
-    throw new Failure("bad-config", `another agent answers on ${path}; there must be one per node`);
-}
-
-function answers(path: string): Promise<boolean> {
-  return new Promise((resolve) => {
-    const probe = connect(path);
-    probe.once("connect", () => {
-      probe.destroy();
-      resolve(true);
+  function createListener(): Server {
+    return createServer((socket) => {
+      open.add(socket);
+      socket.on("close", () => open.delete(socket));
+      converse(socket, open.size > maxCalls, options);
     });
-    probe.once("error", () => resolve(false));
-  });
+  }
 }
 
 function converse(socket: Socket, isTooMany: boolean, { logger, take }: SocketOptions): void {

@@ -36,7 +36,7 @@ async function listen(
   path: string,
   take: (request: AgentRequest, connection: Connection) => void = (_, connection) => connection.reply({ ok: true }),
 ): Promise<AgentSocket> {
-  const socket = await listenSocket({ path, logger, take });
+  const socket = await listenSocket({ path, clock, logger, take });
   t.after(async () => {
     await socket.stopListening();
     socket.close();
