@@ -1,7 +1,8 @@
 // A real node that Cattail serves: control plane, server and agent as processes, and a machine whose pods get their addresses from the agent.
 // Leaves to the suites what is done on it.
 import assert from "node:assert/strict";
-import { readdir } from "node:fs/promises";
+import { readdir, readFile } from "node:fs/promises";
+import { join } from "node:path";
 import { allocations } from "../cluster/allocations.ts";
 import { type Manifest, until } from "../cluster/api.ts";
 import { type AgentProcess, Cluster, type ClusterOptions, ipPool, prepare } from "../cluster/cluster.ts";
@@ -92,8 +93,11 @@ export class CattailNode {
     await until("all addresses have returned", async () => (await this.#owned()).length === 0);
   }
 
+  /** Names of the pods whose release waits on disk for the agent; of some twice, since a runtime may repeat a DEL. */
   async spooled(): Promise<readonly string[]> {
-    return (await readdir(this.agent.spool)).filter((name) => name.endsWith(".json"));
+    const files = (await readdir(this.agent.spool)).filter((file) => file.endsWith(".json"));
+    const records = files.map(async (file) => JSON.parse(await readFile(join(this.agent.spool, file), "utf8")));
+    return (await Promise.all(records)).map(({ podName }) => podName);
   }
 
   /** By attachments; addresses that wait for one are nobody's yet. */
