@@ -100,6 +100,9 @@ test("given a block marked as deleted, then nothing is taken in it and the mark 
 test("given nobody's block whose last address is released, then it is marked before it is deleted; whoever takes one meanwhile keeps it", async () => {
   const ownerless = ({ affinity: _, affinityClaimTime: __, ...state }: BlockState): BlockState => state;
   const world = commitWorld([pool(oneBlock), heldBlock("node-a", ownerless)]);
+  world.api.before = (request) => {
+    if (request.startsWith("delete ipamblocks")) assert.equal(stored(world)[0]?.deleted, true);
+  };
   await commit(world.replica(), "node-a", releaseFirst);
   assert.deepEqual(world.api.requests, ["patch ipamblocks/10-10-0-0-29", "delete ipamblocks/10-10-0-0-29"]);
   assert.deepEqual(stored(world), []);
