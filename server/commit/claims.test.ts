@@ -368,28 +368,34 @@ for (const group of ["crd", "v3"] as const)
       assert.equal(reasonOf(await claim(world.replica())), "PoolExhausted");
     });
 
-    test("given an owner who takes an address in the last moment, then the block stays its", async () => {
-      const world = given([pool("pool-v4", "10.10.0.0/29"), ...owned("10.10.0.0/29", "node-b")]);
-      const [ours, other] = [world.replica(), world.replica()];
-      world.api.before = (request) => {
-        if (request !== "patch ipamblocks/10-10-0-0-29") return;
-        world.api.before = () => {};
-        const name = "node-b" as NodeName;
-        const become = { handle: "c1", attributes: { node: name } };
-        void other.committer.commit({
-          node: name,
-          block: "10.10.0.0/29" as BlockCidr,
-          intents: [{ ordinal: 0, expect: null, become }],
-          handles: "off",
-        });
-      };
-      // Both write now; one of them wins, and never both.
-      const answer = await claim(ours);
-      await other.committer.idle();
-      const [stored] = world.api.server.objects("ipamblocks");
-      const taken = Object(stored?.spec).allocations[0] === 0;
-      assert.deepEqual(blocks(world), { "10.10.0.0/29": taken ? "host:node-b" : "host:node-a" });
-      assert.equal(answer.kind, taken ? "problem" : "claimed");
+    test("given an owner who takes an address in the last moment, then the block and the address stay its", async () => {
+      const at = "10.10.0.0/29" as BlockCidr;
+      const world = given([pool("pool-v4", at), ...owned(at, "node-b")]);
+      const owner = world.replica();
+      const become = { handle: "c1", attributes: { node: "node-b" } };
+      const intents = [{ ordinal: 0, expect: null, become }];
+      let done = false;
+      const ours = world.replica({
+        ...world.api,
+        patch: async (path, body) => {
+          // The block has been looked at, its row says that it is about to go.
+          if (path.includes("ipamblocks") && !done) {
+            done = true;
+            await owner.committer.commit({ node: "node-b" as NodeName, block: at, intents, handles: "off" });
+          }
+          return world.api.patch(path, body);
+        },
+      });
+      assert.equal(reasonOf(await claim(ours)), "PoolExhausted");
+      const [stored] = blockObjects(world);
+      assert.ok(done && stored?.affinity === "host:node-b" && !stored.deleted);
+      assert.equal(holderOf(stored, 0)?.handle, "c1");
+
+      // Its owner's next write finds the row as the attempt has left it.
+      owner.sync();
+      const next = [{ ordinal: 1, expect: null, become: { ...become, handle: "c2" } }];
+      await owner.committer.commit({ node: "node-b" as NodeName, block: at, intents: next, handles: "off" });
+      assert.deepEqual(rows(world), { "node-b-10-10-0-0-29": "confirmed" });
     });
 
     test("a pool's start decides whose block is taken, and blocks of other sizes are left alone", async () => {
