@@ -29,7 +29,7 @@ import { createApi } from "./upstream/client-shell.ts";
 import { type Connection, connectByKubeconfig, connectInCluster } from "./upstream/connection-shell.ts";
 import { discoverGroup } from "./upstream/discovery.ts";
 import { Http } from "./upstream/http-shell.ts";
-import { NodeReader } from "./upstream/node-reader.ts";
+import { ObjectReader } from "./upstream/object-reader.ts";
 import { requestCounter, startUpstream, type Upstream } from "./upstream/upstream-shell.ts";
 import { statusPages } from "./web/pages-shell.ts";
 
@@ -125,10 +125,10 @@ export async function startServer(frame: Frame<"server">, given?: Connection): P
     const indexer = new Indexer(desk, handles, log);
     const claims = new Claims(desk, affinities, random, log, metrics);
     const { version } = frame.version;
-    const nodes = new NodeReader(api, store, clock);
+    const reader = new ObjectReader({ api, group, store, clock });
     const elector = new Elector({ api, clock, random, logger, namespace, replica, limits, onForbidden });
     elector.start();
-    const refresh = (node: NodeName): Promise<void> => nodes.refresh(node);
+    const refresh = (node: NodeName): Promise<void> => reader.refreshNode(node);
     const reaper = new Reaper({
       desk,
       committer,
@@ -147,6 +147,7 @@ export async function startServer(frame: Frame<"server">, given?: Connection): P
       indexer,
       grantMs: () => limits.grant(clock.monotonic()),
       refresh,
+      reader,
       store,
       committer,
       claims,

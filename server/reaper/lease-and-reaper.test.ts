@@ -11,7 +11,7 @@ import { type BlockCidr, invariant, type NodeName, type Sequence, type Uid, type
 import { type CommitWorld, commitWorld, type Replica, silent } from "../../test/commit-world.ts";
 import { seededRandom } from "../../test/manual-world.ts";
 import { Tenancy } from "../stream/lease.ts";
-import { NodeReader } from "../upstream/node-reader.ts";
+import { ObjectReader } from "../upstream/object-reader.ts";
 import { Limits } from "./limits.ts";
 import { Reaper } from "./reaper.ts";
 
@@ -26,19 +26,19 @@ const ordinals = [0, 1, 2];
 class Server {
   readonly replica: Replica;
   readonly limits = new Limits(5 * minute, undefined);
-  readonly nodes: NodeReader;
+  readonly reader: ObjectReader;
   readonly reaper: Reaper;
   laggingSince: number | undefined;
 
   constructor(world: CommitWorld, leads: () => boolean) {
     this.replica = world.replica();
-    this.nodes = new NodeReader(world.api, this.replica.store, world.clock);
+    this.reader = new ObjectReader({ api: world.api, group: "crd", store: this.replica.store, clock: world.clock });
     this.reaper = new Reaper({
       ...this.replica,
       events: { aboutNode: () => {} },
       leads,
       reapAfterMs: () => this.limits.reapAfter(world.clock.monotonic()),
-      refresh: (name) => this.nodes.refresh(name),
+      refresh: (name) => this.reader.refreshNode(name),
       random: seededRandom(1),
       logger: silent,
       metrics: { reaped: { inc: () => {} } },
@@ -55,7 +55,7 @@ class Server {
 
   tenancy(uid: string, leaseExpired: boolean, now: () => number): Tenancy {
     const grantMs = (): number | undefined => this.limits.grant(now() as Parameters<Limits["grant"]>[0]);
-    const parts = { store: this.replica.store, grantMs, refresh: (name: NodeName) => this.nodes.refresh(name) };
+    const parts = { store: this.replica.store, grantMs, refresh: (name: NodeName) => this.reader.refreshNode(name) };
     return new Tenancy(parts, node, { nodeUid: uid as Uid }, leaseExpired);
   }
 }

@@ -9,7 +9,7 @@ import { printLossless } from "../../shared/json/lossless.ts";
 import type { BlockCidr, HandleId, NodeName, Sequence, UnixMs } from "../../shared/kinds.ts";
 import { commitWorld, silent } from "../../test/commit-world.ts";
 import { seededRandom } from "../../test/manual-world.ts";
-import { NodeReader } from "../upstream/node-reader.ts";
+import { ObjectReader } from "../upstream/object-reader.ts";
 import { Reaper } from "./reaper.ts";
 
 const minute = 60_000;
@@ -56,7 +56,7 @@ function world(...seed: unknown[]) {
   const told: string[] = [];
   const reaped: Record<string, number> = {};
   const state = { leads: true };
-  const nodes = new NodeReader(api, store, clock);
+  const reader = new ObjectReader({ api, group: "crd", store, clock });
   const reaper = new Reaper({
     desk,
     committer,
@@ -64,7 +64,7 @@ function world(...seed: unknown[]) {
     events: { aboutNode: (reason, node, note) => void told.push(`${reason} ${node}: ${note}`) },
     leads: () => state.leads,
     reapAfterMs: () => limitMinutes * minute,
-    refresh: (node) => nodes.refresh(node),
+    refresh: (node) => reader.refreshNode(node),
     random: seededRandom(1),
     logger: silent,
     metrics: {

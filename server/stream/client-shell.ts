@@ -28,6 +28,7 @@ import type { Indexer } from "../commit/indexer.ts";
 import { problem } from "../commit/problems.ts";
 import type { Recorder } from "../events/recorder.ts";
 import type { Store } from "../store/store.ts";
+import type { ObjectReader } from "../upstream/object-reader.ts";
 import type { Audience } from "./audience.ts";
 import { frameOf, type ObjectFrames } from "./frames-shell.ts";
 import { admit, closeCodes } from "./hello.ts";
@@ -41,12 +42,15 @@ const softLimitBytes = 256 << 10;
 const hardLimitBytes = 32 << 20;
 /** Commits and claims of one client that are not answered yet. An agent has one per block. */
 const maxOutstanding = 256;
+/** Objects that a client knows in a newer version than this server, looked at between two signs of life. */
+const maxLooks = 64;
 /** The WebSocket protocol allows 123 bytes; ours are ASCII. */
 const maxCloseReasonChars = 123;
 
 /** What the hub gives every client. */
 export interface ClientParts {
   readonly store: Store;
+  readonly reader: Pick<ObjectReader, "refresh">;
   readonly audience: Audience;
   readonly frames: ObjectFrames;
   readonly committer: Committer;
@@ -84,6 +88,7 @@ export class Client {
   #outstanding = 0;
   /** The last ping that was answered, while this server still looks whether it may renew the lease. */
   #undecidedEcho: number | undefined;
+  #isLooking = false;
   /** The last ping that came while the socket was full. */
   #owedEcho: number | undefined;
   #closing: CloseReason | undefined;
@@ -151,6 +156,8 @@ export class Client {
 
   /** A sign of life, unless the socket is full: then the bytes in it are one. */
   beat(frame: Buffer): void {
+    // Since the last one the watches had time to catch up.
+    if (this.#session !== undefined && this.#session.ahead().length > 0) void this.#lookAhead(this.#session);
     this.#session?.reconsider();
     if (this.behind > 0) this.#parts.due(this);
     if (this.isClosing || this.#socket.writableLength >= softLimitBytes) return;
@@ -223,6 +230,38 @@ export class Client {
       this.#parts.logger.warn("Could not look whether a Node exists", { node: tenancy.node, err: failureIn(error) });
     }
     this.#undecidedEcho = undefined;
+  }
+
+  /** Lets the API server say whether this server is merely behind its client, or the data was set back. */
+  async #lookAhead(session: Session): Promise<void> {
+    if (this.#isLooking) return;
+    this.#isLooking = true;
+    const { node } = this.identity;
+    try {
+      for (const [kind, name] of session.ahead().slice(0, maxLooks)) {
+        const sight = await this.#parts.reader.refresh(node ?? "", kind, name);
+        if (this.isClosing) break;
+        if (session.learn(kind, name, sight)) {
+          this.#startAfresh(session);
+          break;
+        }
+      }
+    } catch (error) {
+      // The next sign of life looks again.
+      this.#parts.logger.warn("Could not look whether the data was set back", { node, err: failureIn(error) });
+    }
+    this.#isLooking = false;
+  }
+
+  #startAfresh(session: Session): void {
+    const { node } = this.identity;
+    this.#parts.logger.warn("Lets a client start afresh, as the API server is behind it: its data was set back", {
+      node,
+    });
+    // Who is live takes a reset only with a new hello.
+    if (session.synced) return this.bye("stale", closeCodes.goingAway, "the data was set back", 0);
+    this.#send("snapshot", { type: "reset", reason: "the data was set back" });
+    session.startAfresh();
   }
 
   #heard(): void {

@@ -13,6 +13,7 @@ import type { Committer } from "../commit/committer.ts";
 import type { Indexer } from "../commit/indexer.ts";
 import type { Recorder } from "../events/recorder.ts";
 import type { Change, Store } from "../store/store.ts";
+import type { ObjectReader } from "../upstream/object-reader.ts";
 import { Absences } from "./absences.ts";
 import { Audience } from "./audience.ts";
 import { Client, type ClientParts, type CloseReason } from "./client-shell.ts";
@@ -23,6 +24,7 @@ import { type LeaseParts, strangerReason, type Tenancy } from "./lease.ts";
 
 export interface HubParts extends Omit<LeaseParts, "store"> {
   readonly store: Store;
+  readonly reader: Pick<ObjectReader, "refresh">;
   readonly committer: Committer;
   readonly claims: Claims;
   readonly indexer: Pick<Indexer, "index">;
@@ -190,11 +192,12 @@ export class Hub {
   }
 
   #partsForClients(): ClientParts {
-    const { store, committer, claims, indexer, clock, logger, metrics, events } = this.#parts;
+    const { store, reader, committer, claims, indexer, clock, logger, metrics, events } = this.#parts;
     return {
       lease: this.#parts,
       events,
       store,
+      reader,
       committer,
       claims,
       indexer,

@@ -26,6 +26,7 @@ import { Refused, StreamClient } from "../../test/stream-client.ts";
 import type { Claims } from "../commit/claims.ts";
 import type { CommitAnswer, CommitRequest, Committer } from "../commit/committer.ts";
 import { Store } from "../store/store.ts";
+import type { Sight } from "../upstream/object-reader.ts";
 import { Hub, type HubParts } from "./hub-shell.ts";
 import type { Verdict } from "./identity.ts";
 import { listenStream } from "./listener-shell.ts";
@@ -48,6 +49,8 @@ interface World {
   readonly told: string[];
   /** Nodes that were read. */
   readonly refreshed: string[];
+  /** Looks at the API server wait here until the test says what they show. */
+  readonly looks: { readonly what: string; show(sight: Sight): void; fail(error: Error): void }[];
 }
 
 /** Tokens: "node-a" is the agent of node-a, "node-a#1" that of its Node with uid 1, "observer" an observer, "away" cannot be asked about, anything else is nobody. */
@@ -91,7 +94,11 @@ async function world(t: TestContext, { host = "127.0.0.1", certificate }: Port =
   const indexer = { index: async () => undefined };
   const refreshed: string[] = [];
   const refresh = async (name: NodeName): Promise<void> => void refreshed.push(name);
-  const lease = { grantMs: () => 2_700_000, refresh, events, indexer };
+  const looks: World["looks"] = [];
+  const reader: HubParts["reader"] = {
+    refresh: (_asker, kind, name) => new Promise((show, fail) => looks.push({ what: `${kind} ${name}`, show, fail })),
+  };
+  const lease = { grantMs: () => 2_700_000, refresh, reader, events, indexer };
   const parts = { store, committer, claims: {} as Claims, clock, random, logger, metrics, heartbeatMs, ...lease };
   const hub = new Hub({ ...parts, group: "crd", replica: "r", version: "1" });
   const verifier = { verify: async (token: string) => verdictOn(token, clock.wall()) };
@@ -106,6 +113,7 @@ async function world(t: TestContext, { host = "127.0.0.1", certificate }: Port =
   });
   const made: World = {
     told,
+    looks,
     refreshed,
     lines,
     store,
@@ -365,6 +373,84 @@ test("given data set back to an older state, then everybody is sent away to star
   const again = await connect();
   assert.equal((await again.hello("node-a", { lineage: "cluster-1.0" })).lineage, "cluster-1.1");
   await again.next("reset");
+});
+
+type Have = ["block", string, string][];
+
+/** A client that knows more than the server, after the first sign of life: the server has begun to look. */
+async function aheadClient(made: World, have: Have): Promise<StreamClient> {
+  const client = await made.connect();
+  await client.hello("node-a", { lineage: "cluster-1.0", have });
+  await client.next("put");
+  await passBeats(made, () => made.looks.length > 0);
+  return client;
+}
+
+/** The client's next sign of life is one heartbeat away at most. */
+async function passBeats({ clock }: World, holds: () => boolean): Promise<void> {
+  for (let step = 0; step < 20 && !holds(); step++) {
+    clock.advance(heartbeatMs / 20);
+    await new Promise(setImmediate);
+  }
+  assert.ok(holds());
+}
+
+const typesOf = ({ messages }: StreamClient): string[] =>
+  messages.map(({ type }) => type).filter((type) => type !== "beat");
+
+test("given a client ahead of this server, when the API server has what it knows, then it keeps that and goes on from there", async (t) => {
+  const made = await world(t);
+  made.store.put("block", block(1, 10));
+  made.store.put("block", block(2, 11));
+  const client = await aheadClient(made, [["block", "10-1-0-0-29", "30"]]);
+  assert.deepEqual(typesOf(client), ["welcome", "put"]);
+  assert.deepEqual(
+    made.looks.map(({ what }) => what),
+    ["block 10-1-0-0-29"],
+  );
+  made.store.put("block", block(1, 31));
+  made.looks[0]?.show({ version: version(31), dataVersion: version(40) });
+  await client.next("synced");
+  assert.deepEqual(typesOf(client), ["welcome", "put", "put", "synced"]);
+});
+
+test("given a client ahead of this server, when the API server has no such object any more, then it is told that it is gone", async (t) => {
+  const made = await world(t);
+  made.store.put("block", block(2, 11));
+  const client = await aheadClient(made, [["block", "10-1-0-0-29", "30"]]);
+  made.looks[0]?.show({ version: undefined, dataVersion: version(40) });
+  await client.next("synced");
+  assert.deepEqual(typesOf(client), ["welcome", "put", "gone", "synced"]);
+});
+
+for (const [what, sight] of [
+  ["an older version", { version: version(10), dataVersion: version(99) }],
+  ["no such object, and nothing as new", { version: undefined, dataVersion: version(20) }],
+] as const) {
+  test(`given a client ahead of the API server, which has ${what}, then it starts afresh, once`, async (t) => {
+    const made = await world(t);
+    made.store.put("block", block(1, 10));
+    made.store.put("block", block(2, 11));
+    const client = await aheadClient(made, [
+      ["block", "10-1-0-0-29", "30"],
+      ["block", "10-3-0-0-29", "31"],
+    ]);
+    made.looks[0]?.show(sight);
+    await client.next("synced");
+    assert.deepEqual(typesOf(client), ["welcome", "put", "reset", "put", "put", "synced"]);
+    for (let step = 0; step < 40; step++) made.clock.advance(heartbeatMs / 20);
+    assert.equal(made.looks.length, 1);
+  });
+}
+
+test("given a client ahead of this server, when the API server does not answer, then the next sign of life looks again", async (t) => {
+  const made = await world(t);
+  made.store.put("block", block(2, 11));
+  const client = await aheadClient(made, [["block", "10-1-0-0-29", "30"]]);
+  made.looks[0]?.fail(new Failure("api-unavailable", "no answer"));
+  await passBeats(made, () => made.looks.length === 2);
+  made.looks[1]?.show({ version: undefined, dataVersion: version(20) });
+  await client.next("reset");
 });
 
 function node(uid: string, at: number): Node {

@@ -5,6 +5,7 @@ import type { Block, Objects } from "../../shared/calico/resources.ts";
 import type { ResourceVersion } from "../../shared/kinds.ts";
 import type { Hello, StreamedKind } from "../../shared/protocol/stream.ts";
 import type { Store } from "../store/store.ts";
+import type { Sight } from "../upstream/object-reader.ts";
 import type { Audience, Member, Scope } from "./audience.ts";
 
 export type Outgoing =
@@ -67,6 +68,36 @@ export class Session implements Member {
     this.#ahead.clear();
   }
 
+  /** What the client holds in a newer version than this server has seen. */
+  ahead(): (readonly [StreamedKind, string])[] {
+    return [...this.#ahead].map(partsOf);
+  }
+
+  /**
+   * What the API server has shown of an object. True: the client is ahead even of that, so the data was set back to an older state,
+   * and what the client holds is worth nothing.
+   */
+  learn(kind: StreamedKind, name: string, { version, dataVersion }: Sight): boolean {
+    const key: Key = `${kind}/${name}`;
+    const held = this.#known.get(key);
+    if (held === undefined) return false;
+    if (isNewer(held, version ?? dataVersion)) return true;
+    // It is gone, and the watch may not say so for a while; taken for held as of then, it is withdrawn, or replaced by a new one.
+    if (version === undefined && this.#ahead.has(key)) this.#known.set(key, this.#store.freshness(kind).version);
+    this.#ahead.delete(key);
+    this.mark(kind, name);
+    return false;
+  }
+
+  /** The client forgets what it holds and gets everything anew. */
+  startAfresh(): void {
+    this.#known.clear();
+    this.#ahead.clear();
+    this.#dirty.clear();
+    for (const [kind, name] of this.#audience.wantedKeys(this.scope)) this.#dirty.add(`${kind}/${name}`);
+    this.#onDirty();
+  }
+
   /**
    * An answer to this client is to carry the block, which is then not put as well. Gives the newest version that the server has, so
    * that an answer is never older than what was put before it; `isNews` false: the watch was quicker, and the client has it already.
@@ -82,9 +113,7 @@ export class Session implements Member {
   }
 
   #decide(key: Key): Outgoing | undefined {
-    const slash = key.indexOf("/");
-    const kind = key.slice(0, slash) as StreamedKind;
-    const name = key.slice(slash + 1);
+    const [kind, name] = partsOf(key);
     const held = this.#known.get(key);
     const object = this.#audience.wanted(this.scope, kind, name);
     if (object === undefined) return this.#withdraw(key, kind, name, held);
@@ -107,6 +136,11 @@ export class Session implements Member {
     this.#known.delete(key);
     return { type: "gone", kind, name };
   }
+}
+
+function partsOf(key: Key): readonly [StreamedKind, string] {
+  const slash = key.indexOf("/");
+  return [key.slice(0, slash) as StreamedKind, key.slice(slash + 1)];
 }
 
 /** Versions that cannot be compared are merely different: the server's word counts. */
