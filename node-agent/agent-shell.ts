@@ -381,7 +381,8 @@ class Agent {
       this.#handle(event);
     }
     if (message.type === "put" && message.kind === "node") this.#knowNode();
-    if (this.#warm && message.type !== "beat") this.#viewFile.changed();
+    if (this.#warm && message.type !== "beat")
+      this.#viewFile.changed(message.type === "synced" || message.type === "claimed");
   }
 
   /** The same machine under a new Node object keeps its journal: what it says about this machine's containers is true. */
@@ -417,7 +418,7 @@ class Agent {
   #observe(): void {
     const { health, metrics, clock, config } = this.#frame;
     for (const [name, check] of Object.entries(readiness))
-      health.check("ready", name, () => check(this.#ledger, this.#now()));
+      health.check("ready", name, () => check(this.#ledger, this.#now(), this.#stream?.status().refusal));
     health.check("ready", "socket", () => (this.#socket ? this.#socket.problem : "it is not there yet"));
     this.#frame.adminPage(
       "/api/v1/objects",
@@ -425,7 +426,7 @@ class Agent {
     );
     metrics.beforeScrape(() => {
       measureLedger(this.#metrics, this.#ledger, this.#now());
-      const { live, silentMs } = this.#stream?.status() ?? { live: false, silentMs: undefined };
+      const { live = false, silentMs } = this.#stream?.status() ?? {};
       this.#metrics.serverConnected.set(live ? 1 : 0);
       if (silentMs !== undefined) this.#metrics.serverLastContact.set((clock.wall() - silentMs) / 1000);
       this.#metrics.cniInFlight.set(this.#calls.inFlight);
@@ -442,11 +443,14 @@ class Agent {
 }
 
 /** Together: an ADD could be answered now. Each says why not. */
-const readiness: Readonly<Record<string, (ledger: Ledger, now: Instant) => string | undefined>> = {
+const readiness: Readonly<Record<string, (ledger: Ledger, now: Instant, refusal?: string) => string | undefined>> = {
   journal: ({ closed, diskFails }) => closed?.why ?? (diskFails ? "it cannot be written" : undefined),
   view: ({ complete }) => (complete ? undefined : "not everything that concerns this node has been received"),
-  server: (ledger, now) =>
-    ledger.online || hasStock(ledger, now) ? undefined : "none is connected, and nothing is in stock",
+  server: (ledger, now, refusal) => {
+    if (ledger.online || hasStock(ledger, now)) return undefined;
+    const why = "none is connected, and nothing is in stock";
+    return refusal === undefined ? why : `${why}; the last attempt: ${refusal}`;
+  },
 };
 
 function hasStock(ledger: Ledger, now: Instant): boolean {

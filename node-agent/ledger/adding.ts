@@ -50,7 +50,7 @@ export function add(turn: Turn, event: AddEvent): void {
   const running = ledger.adds.get(id);
   const asked = askedOf(ask);
   const known = ledger.attachments.get(id)?.asked ?? (running && askedOf(running.ask));
-  if (known !== undefined && known !== asked) return refuse(turn, call, askedDifferently());
+  if (known && asked !== "" && known !== asked) return refuse(turn, call, askedDifferently());
   const caller = { call, deadline: event.deadline };
   if (running) return join(turn, running, ask, caller);
   if (ledger.diskFails) return refuse(turn, call, diskFails());
@@ -302,7 +302,9 @@ function delayOf(ledger: Ledger, { trouble: found }: Add): Trouble {
   return found ?? trouble("CommitTimeout", "the server did not confirm the write in time");
 }
 
-export function askedOf({ families, pools }: AddRequest): string {
+/** Empty: addresses by their number, which are given beside whatever the attachment holds. */
+export function askedOf({ families, pools, requested }: AddRequest): string {
+  if (requested.length > 0) return "";
   return JSON.stringify([families.ipv4, families.ipv6, pools.ipv4, pools.ipv6]);
 }
 

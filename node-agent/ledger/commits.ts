@@ -2,6 +2,7 @@
 // Leaves to others who wanted it (adding.ts, leaving.ts).
 import { holderOf } from "../../shared/calico/block.ts";
 import type { Block } from "../../shared/calico/resources.ts";
+import { familyOf } from "../../shared/ip/cidr.ts";
 import { type BlockCidr, type Instant, impossible, type Sequence } from "../../shared/kinds.ts";
 import type { Intent, IntentResult, Problem } from "../../shared/protocol/stream.ts";
 import { type Reason, reasons } from "../../shared/reasons.ts";
@@ -11,6 +12,7 @@ import { compare, ownIn, seeBlock, settleLeaving, settleReserve, shownIn } from 
 import { shortMs } from "./demand.ts";
 import {
   type Add,
+  type Claim,
   type Demand,
   type Flight,
   type Holding,
@@ -35,6 +37,8 @@ const maxPools = 1000;
 const maxFull = 4096;
 /** Claims made for one ADD that came first in line and still found no room: something is wrong with these blocks. */
 const maxClaimsPerAdd = 4;
+/** Between two tries to get back what was lost with its block. */
+const claimBackMs = 30_000;
 
 export function flush(turn: Turn, lane: Lane): void {
   const { ledger } = turn;
@@ -248,6 +252,38 @@ export function claimForStock(turn: Turn, { want }: Demand): void {
   turn.effects.push({ kind: "claim", id, pools, full: full.slice(0, maxFull), borrow: false });
 }
 
+/**
+ * A block that is not there any more while pods have addresses in it, since somebody deleted it or the data was set back: made anew, or
+ * shown as it is by now, so that these addresses are asserted before somebody else gets them.
+ */
+export function claimBack(turn: Turn, lane: Lane): void {
+  const { ledger, now } = turn;
+  if (!ledger.online || lane.block !== undefined || ledger.claims.has(lane.cidr)) return;
+  const lost = lostIn(lane);
+  const pool = lost && ledger.placement.poolOf(lane.cidr);
+  if (lost === undefined || pool === undefined) return;
+  const id = ledger.nextId++;
+  const want: Wanted = {
+    kind: "address",
+    family: familyOf(lost.address),
+    address: lost.address,
+    block: lane.cidr,
+    pool,
+  };
+  ledger.claims.set(lane.cidr, { id, want, since: now, notBefore: now });
+  turn.effects.push({ kind: "claim-block", id, block: lane.cidr, pool });
+}
+
+function lostIn(lane: Lane | undefined): Holding | undefined {
+  return lane?.holdings.values().find(({ state }) => state.kind === "lost");
+}
+
+/** What was not got back is not asked for at every turn. */
+function rest({ ledger, now }: Turn, { want }: Claim): void {
+  if (want.kind !== "address" || !lostIn(ledger.lanes.get(want.block))) return;
+  ledger.claims.set(want.block, { id: undefined, want, since: now, notBefore: (now + claimBackMs) as Instant });
+}
+
 function isForStock(key: string): boolean {
   return key.startsWith("stock ");
 }
@@ -267,7 +303,8 @@ export function claimed(turn: Turn, answer: ClaimAnswer): void {
   const waiting = [...ledger.adds.values()].filter(({ waitsFor }) => waitsFor === key);
   if (answer.block) {
     for (const add of waiting) add.shown.add(answer.block.cidr);
-    return seeBlock(turn, answer.block.cidr, answer.block.block);
+    seeBlock(turn, answer.block.cidr, answer.block.block);
+    return rest(turn, asked);
   }
   if (isForStock(key)) return runShort(turn, asked.want);
   const problem = answer.problem ?? { reason: "Internal", message: "the server answered a claim with nothing" };
@@ -275,6 +312,7 @@ export function claimed(turn: Turn, answer: ClaimAnswer): void {
   const waits = isWorthWaiting(found.reason);
   const notBefore = (turn.now + (problem.retryAfterMs ?? retryMs)) as Instant;
   if (waits) ledger.claims.set(key, { id: undefined, want: asked.want, since: turn.now, notBefore });
+  else rest(turn, asked);
   for (const add of waiting) {
     add.trouble = found;
     if (!waits) failAdd(turn, add, withVerdict(ledger, asked.want, found));

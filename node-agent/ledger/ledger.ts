@@ -19,6 +19,7 @@ import {
   acknowledge,
   answerOverdueMs,
   type ClaimAnswer,
+  claimBack,
   claimed,
   flush,
   flushTime,
@@ -98,7 +99,10 @@ export function step(ledger: Ledger, event: LedgerEvent, now: Instant): Effect[]
   } while (turn.roomChanged || turn.vacated.size > 0);
   regulate(turn);
   journal(turn);
-  for (const lane of turn.lanes) flush(turn, lane);
+  for (const lane of turn.lanes) {
+    flush(turn, lane);
+    claimBack(turn, lane);
+  }
   index(turn);
   answerDels(turn);
   return turn.effects;
@@ -237,9 +241,11 @@ function tick(turn: Turn): void {
   expireOrphans(turn);
   retryJournal(turn);
   for (const lane of ledger.lanes.values()) if (lane.due.size > 0) turn.lanes.add(lane);
-  for (const [key, { id, notBefore }] of ledger.claims) {
+  for (const [key, { id, want, notBefore }] of ledger.claims) {
     if (id !== undefined || notBefore > now) continue;
     ledger.claims.delete(key);
+    const lane = want.kind === "address" ? ledger.lanes.get(want.block) : undefined;
+    if (lane) turn.lanes.add(lane);
     turn.roomChanged = true; // whoever still waits asks again
   }
   giveUpOverdue(turn);

@@ -4,6 +4,7 @@ import { once } from "node:events";
 import { createServer as createPlainServer, type IncomingMessage, type Server } from "node:http";
 import { createServer as createTlsServer } from "node:https";
 import type { AddressInfo } from "node:net";
+import type { Duplex } from "node:stream";
 import { type TestContext, test } from "node:test";
 import { WebSocketServer } from "ws";
 import { createLog } from "../../shared/log.ts";
@@ -11,7 +12,8 @@ import { systemClock } from "../../shared/process/world.ts";
 import type { ServerMessage } from "../../shared/protocol/stream.ts";
 import type { Clock } from "../../shared/world.ts";
 import { loopbackCertificate } from "../../test/kube-api/certificate-shell.ts";
-import type { EndReason } from "./client.ts";
+import { manualClock } from "../../test/manual-world.ts";
+import { type EndReason, probeMs } from "./client.ts";
 import { openStream, type Stream } from "./client-shell.ts";
 
 interface Surroundings {
@@ -152,6 +154,125 @@ test("a refusal is logged, and the time that it names is kept to", async (t) => 
   assert.equal(attempts, 1);
   assert.ok(waits.includes(20), waits.join(" "));
   assert.match(client.lines.find((line) => line.includes("refused")) ?? "", /"code":503/);
+});
+
+const tokenNeeded = "a ServiceAccount token is needed (Authorization: Bearer)";
+const chunked = "Transfer-Encoding: chunked\r\n\r\n";
+const refusals: readonly {
+  readonly what: string;
+  readonly raw: string;
+  readonly said: RegExp;
+  readonly ends?: boolean;
+}[] = [
+  {
+    what: "its sentence",
+    raw: `HTTP/1.1 401 Unauthorized\r\nContent-Length: ${tokenNeeded.length + 1}\r\n\r\n${tokenNeeded}\n`,
+    said: /^401 a ServiceAccount token is needed \(Authorization: Bearer\)\. No token was sent\. Check tokenFile/,
+  },
+  {
+    what: "a sentence in pieces, on several lines",
+    raw: `HTTP/1.1 403 Forbidden\r\n${chunked}4\r\nnot \r\n6\r\n\x1b[1mus\r\n0\r\n\r\n`,
+    said: /^403 not \[1mus\. Check nodeName/,
+  },
+  {
+    what: "nothing",
+    raw: "HTTP/1.1 404 Nope\r\nContent-Length: 0\r\n\r\n",
+    said: /^404 without a word\. Check that server leads/,
+  },
+  {
+    what: "more than anybody reads, and no end",
+    raw: `HTTP/1.1 502 Bad Gateway\r\n${chunked}8000\r\n${"x".repeat(0x8000)}\r\n`,
+    said: /^502 x{512}\. Check/,
+    ends: false,
+  },
+  {
+    what: "half of it before the line is cut",
+    raw: "HTTP/1.1 503 Unavailable\r\nContent-Length: 100\r\n\r\nstill starting",
+    said: /^503 still starting$/,
+  },
+];
+
+for (const { what, raw, said, ends = true } of refusals) {
+  test(`a server that refuses with ${what}: the log and the status say it`, async (t) => {
+    const server = createPlainServer();
+    const refused = new Set<Duplex>();
+    server.on("upgrade", (_, socket) => {
+      socket.on("error", () => {}).resume();
+      refused.add(socket);
+      if (ends) socket.end(raw, () => socket.destroy());
+      else socket.write(raw);
+    });
+    server.listen(0, "127.0.0.1");
+    await once(server, "listening");
+    const client = open(t, `ws://127.0.0.1:${(server.address() as AddressInfo).port}`);
+    assert.equal(await client.next(), "refused");
+    assert.match(client.stream.status().refusal ?? "", said);
+    const line = client.lines.map((text) => JSON.parse(text)).find(({ msg }) => msg === "Was refused by a server");
+    assert.equal(line.level, "warn");
+    assert.match(line.err, said);
+    client.stream.stop();
+    server.close();
+    for (const socket of refused) socket.destroy();
+    await once(server, "close");
+  });
+}
+
+test("a server that turns it away after the hello: its reason is logged with what to do, until another lets it in", async (t) => {
+  const { url, sockets } = await serve(t, createPlainServer(), "ws");
+  sockets.once("connection", (socket) =>
+    socket.once("message", () => socket.close(4403, "the token is for node n2, the hello for n1")),
+  );
+  const client = open(t, url);
+  assert.equal(await client.next(), "closed");
+  const why = client.stream.status().refusal ?? "";
+  assert.match(why, /^4403 the token is for node n2, the hello for n1\. Check nodeName/);
+  const line = client.lines.map((text) => JSON.parse(text)).find(({ err }) => err === why);
+  assert.deepEqual([line.level, line.msg, line.code], ["warn", "Was turned away by a server", 4403]);
+  greet(sockets);
+  assert.equal(await client.next(), "online");
+  assert.equal(client.stream.status().refusal, undefined);
+});
+
+test("the reason of a good-bye is logged", async (t) => {
+  const { url, sockets } = await serve(t, createPlainServer(), "ws");
+  greet(sockets);
+  const client = open(t, url);
+  assert.equal(await client.next(), "online");
+  for (const socket of sockets.clients) {
+    socket.send(JSON.stringify({ type: "bye", reason: "this server is going away", retryAfterMs: 0 }));
+    socket.close(1001);
+  }
+  assert.equal(await client.next(), "redirect");
+  const line = client.lines.map((text) => JSON.parse(text)).find(({ msg }) => msg === "Lost the server");
+  assert.equal(line.err, "this server is going away");
+});
+
+test("while an answer is waited for, a server that is only slow is kept, and one that stands still is left", async (t) => {
+  const { url, sockets } = await serve(t, createPlainServer(), "ws");
+  greet(sockets);
+  const manual = manualClock();
+  let armed = (): void => {};
+  const clock: Clock = {
+    ...manual,
+    after: (delayMs, wake) => {
+      armed();
+      return manual.after(delayMs, wake);
+    },
+  };
+  const client = open(t, url, { clock });
+  manual.advance(0);
+  assert.equal(await client.next(), "online");
+  client.stream.send({ type: "claim", id: 1, pools: [], full: [] });
+  manual.advance(probeMs);
+  // It answers the ping, which puts off the end.
+  await new Promise<void>((resolve) => {
+    armed = resolve;
+  });
+  assert.equal(client.stream.status().silentMs, 0);
+  for (const socket of sockets.clients) socket.pause();
+  manual.advance(2 * probeMs);
+  assert.equal(await client.next(), "timeout");
+  assert.equal(client.stream.status().refusal, "the server did not answer in time");
 });
 
 test("a certificate is accepted only from the authorities that are given", async (t) => {

@@ -1,9 +1,9 @@
 // Carries out the stream client's effects: one WebSocket at a time, token and authorities as they are at each attempt.
-// Leaves when and where to client.ts.
-
+// Leaves when and where to client.ts, and what a refusal means to its reader to refusals.ts.
+import type { IncomingMessage } from "node:http";
 import * as v from "valibot";
 import { WebSocket } from "ws";
-import type { Logger } from "../../shared/log.ts";
+import { type Logger, messageOf } from "../../shared/log.ts";
 import {
   type ClientMessage,
   type Hello,
@@ -24,6 +24,7 @@ import {
   openingMs,
   stepClient,
 } from "./client.ts";
+import { closingRefusal, handshakeRefusal, maxRefusalBytes, tidy } from "./refusals.ts";
 
 export interface StreamOptions {
   /** With or without the path. */
@@ -51,6 +52,8 @@ export interface StreamStatus {
   readonly live: boolean;
   /** Since something was heard of a server; undefined: never. */
   readonly silentMs: number | undefined;
+  /** Why the last attempt came to nothing, in a sentence; undefined: it did not. */
+  readonly refusal: string | undefined;
 }
 
 export function openStream(options: StreamOptions): Stream {
@@ -58,6 +61,9 @@ export function openStream(options: StreamOptions): Stream {
   const client = createClient(options.urls.map(withPath), options.random, clock.monotonic());
   let socket: WebSocket | undefined;
   let cancel = (): void => {};
+  let refusal: string | undefined;
+  /** What the server gave as the reason for its good-bye. */
+  let farewell: string | undefined;
 
   function handle(event: ClientEvent): void {
     for (const effect of stepClient(client, event, clock.monotonic())) perform(effect);
@@ -69,31 +75,44 @@ export function openStream(options: StreamOptions): Stream {
   function perform(effect: ClientEffect): void {
     switch (effect.kind) {
       case "open":
-        socket = dial(effect.url, options, (from, event) => {
-          if (from === socket) handle(event);
+        farewell = undefined;
+        socket = dial(effect.url, options, {
+          happened: (from, event) => {
+            if (from === socket) handle(event);
+          },
+          refused: (why) => {
+            refusal = why;
+          },
         });
         return;
+      case "probe":
+        return socket?.ping();
       case "greet":
         return send(options.hello());
       case "deliver":
+        if (effect.message.type === "bye") farewell = tidy(effect.message.reason);
         return options.deliver(effect.message);
       case "end":
         socket?.terminate();
         socket = undefined;
         return;
       case "online":
+        refusal = undefined;
         logger.info("Connected to a server", { replica: client.replica, url: client.urls[client.turn] });
         return options.online();
       case "offline":
         socket = undefined;
-        logger.info("Lost the server", { replica: client.replica, value: effect.reason });
+        if (effect.reason === "timeout") refusal = "the server did not answer in time";
+        logger.info("Lost the server", { replica: client.replica, value: effect.reason, err: farewell ?? refusal });
         client.replica = undefined;
         return options.offline(effect.reason);
     }
   }
 
   function send(message: ClientMessage): void {
-    if (socket?.readyState === WebSocket.OPEN) socket.send(JSON.stringify(message), () => {}); // a failure closes it, which is told
+    if (socket?.readyState !== WebSocket.OPEN) return;
+    socket.send(JSON.stringify(message), () => {}); // a failure closes it, which is told
+    if (isQuestion(message)) handle({ kind: "asked" });
   }
 
   handle({ kind: "tick" });
@@ -104,8 +123,14 @@ export function openStream(options: StreamOptions): Stream {
     status: () => ({
       live: isLive(client),
       silentMs: client.heardAt === undefined ? undefined : clock.monotonic() - client.heardAt,
+      refusal,
     }),
   };
+}
+
+/** What somebody waits for. A ping for the lease is not: nobody is worse off if it goes unanswered for a while. */
+function isQuestion({ type }: ClientMessage): boolean {
+  return type === "commit" || type === "claim" || type === "claim-block" || type === "index";
 }
 
 function withPath(url: string): string {
@@ -114,7 +139,14 @@ function withPath(url: string): string {
   return parsed.href;
 }
 
-function dial(url: string, options: StreamOptions, tell: (from: WebSocket, event: ClientEvent) => void): WebSocket {
+interface Listener {
+  happened(from: WebSocket, event: ClientEvent): void;
+  refused(why: string): void;
+}
+
+function dial(url: string, options: StreamOptions, listener: Listener): WebSocket {
+  const tell = (from: WebSocket, event: ClientEvent): void => listener.happened(from, event);
+  const { logger } = options;
   const token = options.token();
   const ca = options.authorities();
   const socket = new WebSocket(url, subProtocol, {
@@ -128,23 +160,52 @@ function dial(url: string, options: StreamOptions, tell: (from: WebSocket, event
   let reason: EndReason = "closed";
   let retryAfterMs: number | undefined;
   socket.on("open", () => tell(socket, { kind: "opened" }));
-  socket.on("message", (data) => tell(socket, eventOf(String(data), options.logger)));
+  socket.on("message", (data) => tell(socket, eventOf(String(data), logger)));
   socket.on("ping", () => tell(socket, { kind: "heard" }));
+  socket.on("pong", () => tell(socket, { kind: "heard" }));
   socket.on("unexpected-response", (request, response) => {
-    const { statusCode, statusMessage, headers } = response;
+    const { statusCode: code = 0, headers } = response;
     reason = "refused";
     retryAfterMs = retryAfter(headers["retry-after"]);
-    options.logger.warn("Was refused by a server", { url, code: statusCode, err: statusMessage });
-    request.destroy();
-    tell(socket, { kind: "ended", reason, retryAfterMs });
+    firstBytesOf(response).then((body) => {
+      const err = handshakeRefusal(code, body, token !== undefined);
+      listener.refused(err);
+      logger.warn("Was refused by a server", { url, code, err });
+      request.destroy();
+      tell(socket, { kind: "ended", reason, retryAfterMs });
+    });
   });
   socket.on("error", (err) => {
     if (reason === "refused") return; // our own destroy
     reason = isTls(err) ? "tls" : "refused";
-    options.logger.warn("Could not reach a server", { url, err });
+    listener.refused(`${url}: ${messageOf(err)}`);
+    logger.warn("Could not reach a server", { url, err });
   });
-  socket.on("close", () => tell(socket, { kind: "ended", reason, retryAfterMs }));
+  socket.on("close", (code, said) => {
+    const err = closingRefusal(code, String(said));
+    if (err !== undefined) {
+      listener.refused(err);
+      logger.warn("Was turned away by a server", { url, code, err });
+    }
+    tell(socket, { kind: "ended", reason, retryAfterMs });
+  });
   return socket;
+}
+
+/** Until its end, its bound or the end of the attempt, whichever comes first. */
+async function firstBytesOf(response: IncomingMessage): Promise<string> {
+  const received: Buffer[] = [];
+  let sizeBytes = 0;
+  try {
+    for await (const chunk of response as AsyncIterable<Buffer>) {
+      received.push(chunk);
+      sizeBytes += chunk.length;
+      if (sizeBytes >= maxRefusalBytes) break;
+    }
+  } catch {
+    // It was cut off: what there is has to do.
+  }
+  return Buffer.concat(received).subarray(0, maxRefusalBytes).toString();
 }
 
 /** Seconds only; a date needs a clock that agrees with the server's. */

@@ -10,6 +10,7 @@ import {
   longestBackOffMs,
   nextTick,
   openingMs,
+  probeMs,
   stepClient,
 } from "./client.ts";
 
@@ -99,6 +100,62 @@ test("silence for three heartbeats ends the connection; any sign of life puts th
   bench.send({ kind: "heard" });
   assert.equal(nextTick(bench.client), bench.now + 30_000);
   assert.deepEqual(bench.due(), [{ kind: "end" }, { kind: "offline", reason: "timeout" }]);
+});
+
+test("while an answer is waited for, silence is asked about and then believed; each sign of life begins anew", () => {
+  const bench = new Bench().live();
+  bench.now += 9_000;
+  bench.send({ kind: "asked" });
+  assert.equal(nextTick(bench.client), bench.now + probeMs);
+  assert.deepEqual(bench.due(), [{ kind: "probe" }]);
+  bench.send({ kind: "heard" });
+  assert.deepEqual(bench.due(), [{ kind: "probe" }]);
+  const asked = bench.now;
+  assert.deepEqual(bench.due(), [{ kind: "end" }, { kind: "offline", reason: "timeout" }]);
+  assert.equal(bench.now, asked + probeMs);
+});
+
+test("once all is answered an idle connection costs no more than its heartbeats", () => {
+  const bench = new Bench().live();
+  bench.send({ kind: "asked" });
+  bench.send({ kind: "asked" });
+  bench.message({ type: "ack", id: 1, results: [] });
+  assert.equal(nextTick(bench.client), bench.now + probeMs);
+  bench.message({ type: "claimed", id: 2 });
+  assert.equal(nextTick(bench.client), bench.now + 30_000);
+  bench.send({ kind: "asked" });
+  bench.message({ type: "indexed", id: 3 });
+  assert.equal(nextTick(bench.client), bench.now + 30_000);
+  assert.deepEqual(bench.due(), [{ kind: "end" }, { kind: "offline", reason: "timeout" }]);
+});
+
+test("what an ended connection was asked is not waited for on the next one", () => {
+  const bench = new Bench().live();
+  bench.send({ kind: "asked" });
+  bench.send({ kind: "ended", reason: "closed" });
+  bench.send({ kind: "asked" });
+  bench.live();
+  assert.equal(nextTick(bench.client), bench.now + 30_000);
+});
+
+test("a server that falls silent before it has sent everything is asked for a sign of life as well", () => {
+  const bench = new Bench();
+  bench.due();
+  bench.send({ kind: "opened" });
+  bench.message(welcome);
+  assert.deepEqual(bench.due(), [{ kind: "probe" }]);
+  bench.message({ type: "gone", kind: "pool", name: "x" });
+  assert.deepEqual(bench.due(), [{ kind: "probe" }]);
+  assert.deepEqual(bench.due(), [{ kind: "end" }, { kind: "offline", reason: "timeout" }]);
+});
+
+test("a probe that is due long ago is put off: this process stood still, and the answers wait in the socket", () => {
+  const bench = new Bench().live();
+  bench.send({ kind: "asked" });
+  bench.now += 60_000;
+  assert.deepEqual(bench.send({ kind: "tick" }), []);
+  assert.equal(nextTick(bench.client), bench.now + probeMs);
+  assert.deepEqual(bench.due(), [{ kind: "probe" }]);
 });
 
 test("a tick that comes much too late means that this process stood still: the server gets another heartbeat", () => {

@@ -12,7 +12,13 @@ export type Phase =
   /** Nothing but a dial tone yet, or none. */
   | { readonly kind: "opening"; readonly until: Instant }
   | { readonly kind: "greeting"; readonly until: Instant }
-  | { readonly kind: "syncing" | "live"; readonly heartbeatMs: number; readonly until: Instant }
+  | {
+      readonly kind: "syncing" | "live";
+      readonly heartbeatMs: number;
+      /** The server was asked for a sign of life and gave none yet. */
+      readonly probed: boolean;
+      readonly until: Instant;
+    }
   /** The server has said good-bye and answers what it has been asked. */
   | { readonly kind: "leaving"; readonly retryAfterMs: number; readonly until: Instant }
   | { readonly kind: "stopped" };
@@ -26,13 +32,17 @@ export interface Client {
   /** Connections in a row that never became live. */
   failures: number;
   heardAt: Instant | undefined;
+  /** What was asked on this connection and is not answered. */
+  awaited: number;
   replica: string | undefined;
 }
 
 export type ClientEvent =
   | { readonly kind: "opened" }
   | { readonly kind: "message"; readonly message: ServerMessage }
-  /** Something came that is no message of ours: a ping, a type of a newer server. */
+  /** Something was sent that the server owes an answer for. */
+  | { readonly kind: "asked" }
+  /** Something came that is no message of ours: a ping or pong, a type of a newer server. */
   | { readonly kind: "heard" }
   | { readonly kind: "ended"; readonly reason: EndReason; readonly retryAfterMs?: number | undefined }
   /** The ledger misses an answer. */
@@ -44,6 +54,8 @@ export type ClientEffect =
   | { readonly kind: "open"; readonly url: string }
   | { readonly kind: "greet" }
   | { readonly kind: "deliver"; readonly message: ServerMessage }
+  /** A ping, which the server's WebSocket answers at once. */
+  | { readonly kind: "probe" }
   | { readonly kind: "end" }
   | { readonly kind: "online" }
   | { readonly kind: "offline"; readonly reason: EndReason };
@@ -52,6 +64,11 @@ export type ClientEffect =
 export const openingMs = 10_000;
 /** A client that hears nothing for so many heartbeats moves on. */
 const silentHeartbeats = 3;
+/**
+ * While somebody waits for the server, it is asked for a sign of life after so much silence, and left after as much again:
+ * 8 s, with the ledger's patience of 10 s, are what a pod may wait for a dead server. An idle connection costs no more for it.
+ */
+export const probeMs = 4_000;
 const firstBackOffMs = 500;
 export const longestBackOffMs = 30_000;
 /** A server that said good-bye closes within this time, or we do. */
@@ -68,6 +85,7 @@ export function createClient(urls: readonly string[], random: Random, now: Insta
     turn,
     failures: 0,
     heardAt: undefined,
+    awaited: 0,
     replica: undefined,
   };
 }
@@ -78,10 +96,14 @@ export function stepClient(client: Client, event: ClientEvent, now: Instant): Cl
     case "opened":
       client.phase = { kind: "greeting", until: after(now, openingMs) };
       return [{ kind: "greet" }];
+    case "asked":
+      asked(client, now);
+      return [];
     case "heard":
       heard(client, now);
       return [];
     case "message":
+      if (isAnswer(event.message)) client.awaited = Math.max(0, client.awaited - 1);
       heard(client, now);
       return receive(client, event.message, now);
     case "ended":
@@ -107,12 +129,27 @@ export function nextTick({ phase }: Client): Instant | undefined {
   return phase.kind === "stopped" ? undefined : phase.until;
 }
 
+function asked(client: Client, now: Instant): void {
+  const { phase } = client;
+  if (phase.kind !== "live") return; // nobody will answer it
+  client.awaited += 1;
+  if (client.awaited === 1 && phase.until > now + probeMs) client.phase = { ...phase, until: after(now, probeMs) };
+}
+
+function isAnswer({ type }: ServerMessage): boolean {
+  return type === "ack" || type === "claimed" || type === "indexed";
+}
+
 function heard(client: Client, now: Instant): void {
   client.heardAt = now;
   const { phase } = client;
-  if (phase.kind === "syncing" || phase.kind === "live") {
-    client.phase = { ...phase, until: after(now, silentHeartbeats * phase.heartbeatMs) };
-  }
+  if (phase.kind !== "syncing" && phase.kind !== "live") return;
+  const patienceMs = isWaitedFor(client) ? probeMs : silentHeartbeats * phase.heartbeatMs;
+  client.phase = { ...phase, probed: false, until: after(now, patienceMs) };
+}
+
+function isWaitedFor({ phase, awaited }: Client): boolean {
+  return phase.kind === "syncing" || awaited > 0;
 }
 
 function receive(client: Client, message: ServerMessage, now: Instant): ClientEffect[] {
@@ -123,12 +160,12 @@ function receive(client: Client, message: ServerMessage, now: Instant): ClientEf
       if (message.protocol !== streamProtocol) return giveUp(client, "refused", now);
       const { heartbeatMs } = message;
       client.replica = message.replica;
-      client.phase = { kind: "syncing", heartbeatMs, until: after(now, silentHeartbeats * heartbeatMs) };
+      client.phase = { kind: "syncing", heartbeatMs, probed: false, until: after(now, probeMs) };
       return [{ kind: "deliver", message }];
     }
     case "synced":
       if (phase.kind !== "syncing") return [];
-      client.phase = { ...phase, kind: "live" };
+      client.phase = { ...phase, kind: "live", until: after(now, silentHeartbeats * phase.heartbeatMs) };
       client.failures = 0;
       return [{ kind: "deliver", message }, { kind: "online" }];
     case "bye":
@@ -164,6 +201,7 @@ function moveOn(client: Client, reason: EndReason, retryAfterMs: number | undefi
   // Full jitter: after a server's death its agents come back spread out. Who is told when to come is spread by the one who tells.
   const delayMs = Math.min(retryAfterMs ?? client.random.below(longestMs), longestBackOffMs);
   client.failures += 1;
+  client.awaited = 0;
   client.turn = (client.turn + 1) % client.urls.length;
   client.phase = { kind: "waiting", until: after(now, delayMs) };
   return [{ kind: "offline", reason }];
@@ -180,10 +218,12 @@ function tick(client: Client, now: Instant): ClientEffect[] {
     case "live":
       // What the server sent meanwhile waits in the socket and is read after this.
       if (now - phase.until > stoodStillMs) {
-        client.phase = { ...phase, until: after(now, phase.heartbeatMs) };
+        client.phase = { ...phase, until: after(now, isWaitedFor(client) ? probeMs : phase.heartbeatMs) };
         return [];
       }
-      return giveUp(client, "timeout", now);
+      if (phase.probed || !isWaitedFor(client)) return giveUp(client, "timeout", now);
+      client.phase = { ...phase, probed: true, until: after(now, probeMs) };
+      return [{ kind: "probe" }];
     case "opening":
     case "greeting":
     case "leaving":

@@ -8,8 +8,9 @@ import { streamedKinds, toWire } from "../../shared/protocol/stream.ts";
 import type { Clock } from "../../shared/world.ts";
 import type { View } from "./view.ts";
 
-/** What changed last is on disk after so long. */
+/** What changed is on disk after so long; what a start without a server cannot do without, sooner. */
 export const saveDelayMs = 30_000;
+const saveSoonMs = 500;
 
 const stored = v.object({
   format: v.literal(1),
@@ -32,6 +33,7 @@ export class ViewFile {
   readonly #options: ViewFileOptions;
   readonly #path: string;
   #cancel: (() => void) | undefined;
+  #isSoon = false;
 
   constructor(options: ViewFileOptions) {
     this.#options = options;
@@ -55,8 +57,11 @@ export class ViewFile {
     }
   }
 
-  changed(): void {
-    this.#cancel ??= this.#options.clock.after(saveDelayMs, () => this.save());
+  changed(isSoon: boolean): void {
+    if (this.#cancel && (this.#isSoon || !isSoon)) return;
+    this.close();
+    this.#isSoon = isSoon;
+    this.#cancel = this.#options.clock.after(isSoon ? saveSoonMs : saveDelayMs, () => this.save());
   }
 
   save(): void {

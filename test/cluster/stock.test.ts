@@ -1,0 +1,4 @@
+import { startEmbedded } from "./embedded.ts";
+import { stockTests } from "./stock-suite.ts";
+
+stockTests(startEmbedded);
