@@ -56,6 +56,7 @@ function open(t: TestContext, url: string, options: { token?: () => string; ca?:
     else told.push(what);
   };
   const clock = options.clock ?? systemClock;
+  const log = createLog({ level: "debug", format: "json", clock, write: (line) => lines.push(line) });
   const stream = openStream({
     urls: [url],
     token: options.token ?? (() => undefined),
@@ -63,12 +64,15 @@ function open(t: TestContext, url: string, options: { token?: () => string; ca?:
     hello: () => ({ type: "hello", protocol: 1, version: "1", scope: "node", node: "n1", have: [], capabilities: [] }),
     clock,
     random: { below: () => 0, hex: () => "" },
-    logger: createLog({ level: "debug", format: "json", clock, write: (line) => lines.push(line) }).logger,
+    logger: log.logger,
     deliver: (message) => messages.push(message),
     online: () => tell("online"),
     offline: (reason: EndReason) => tell(reason),
   });
-  t.after(() => stream.stop());
+  t.after(() => {
+    stream.stop();
+    log.flush();
+  });
   const next = (): Promise<string> => {
     const what = told.shift();
     return what === undefined ? new Promise((resolve) => waiting.push(resolve)) : Promise.resolve(what);

@@ -116,7 +116,7 @@ async function judge(request: IncomingMessage, parts: ListenerParts, handshakes:
   if (typeof door === "string") return refused(503, door, "rate");
   if (handshakes > maxHandshakes) return refused(503, `${maxHandshakes} clients are coming in already`, "rate");
   const [, token] = /^Bearer +(\S+)$/i.exec(request.headers.authorization ?? "") ?? [];
-  if (token === undefined) return refused(401, "a ServiceAccount token is needed, as a bearer token", "auth");
+  if (token === undefined) return refused(401, "a ServiceAccount token is needed (Authorization: Bearer)", "auth");
   try {
     const verdict = await door.verifier.verify(token);
     if (verdict.kind === "known") {
@@ -142,7 +142,7 @@ function refuse(
   { random, metrics, logger }: ListenerParts,
 ): void {
   metrics.handshakesRefused.inc({ reason: counted });
-  logger.debug("Refused a client", { code: status, value: message });
+  logger.warn("Refused a client", { code: status, err: message }); // the log sums what a whole cluster does wrong
   const body = `${message}\n`;
   const headers = [
     `HTTP/1.1 ${status} ${STATUS_CODES[status]}`,
