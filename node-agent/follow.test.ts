@@ -57,6 +57,19 @@ test("whatever bears on where an address may be taken changes the rules", () => 
   assert.deepEqual(follow({ type: "put", kind: "config", object }, all), [{ kind: "rules-changed" }]);
 });
 
+test("the datastore's unlocking is told, and nothing else about the cluster is taken for it", () => {
+  const all = known();
+  const tell = (version: number, datastoreReady: boolean): string[] => {
+    const object = { name: "default", uid: "u", resourceVersion: String(version), datastoreReady, clusterGuid: "g" };
+    return follow({ type: "put", kind: "cluster", object }, all).map(({ kind }) => kind);
+  };
+  assert.deepEqual(tell(1, false), ["rules-changed"]);
+  assert.deepEqual(tell(2, true), ["rules-changed", "unlocked"]);
+  assert.deepEqual(tell(3, true), ["rules-changed"]);
+  follow({ type: "gone", kind: "cluster", name: "default" }, all);
+  assert.deepEqual(tell(4, true), ["rules-changed", "unlocked"]);
+});
+
 test("other data makes the view a part until all of it has come; what did not come is gone then", () => {
   const all = known();
   assert.deepEqual(follow(welcome("one"), all), []);

@@ -51,11 +51,16 @@ function consequences({ placement }: Known, change: Change | undefined): LedgerE
   if (change === undefined) return [];
   if (concernsPlacement(change.kind)) {
     placement.forget();
-    return [{ kind: "rules-changed" }];
+    return isUnlocking(change) ? [{ kind: "rules-changed" }, { kind: "unlocked" }] : [{ kind: "rules-changed" }];
   }
   if (change.kind !== "block") return [];
   const cidr: BlockCidr | undefined = (change.after ?? change.before)?.cidr;
   return cidr === undefined ? [] : [{ kind: "block", cidr, block: change.after }];
+}
+
+/** Calico's datastore may be written again. */
+function isUnlocking(change: Change): boolean {
+  return change.kind === "cluster" && change.after?.datastoreReady === true && change.before?.datastoreReady !== true;
 }
 
 function acknowledged({ view, ledger }: Known, ack: Extract<ServerMessage, { type: "ack" }>): LedgerEvent {

@@ -793,3 +793,38 @@ test("given a full block in which an address cools down, when it has, then it is
   assert.deepEqual(kindsOf(bench.wait(2_000)), ["journal"]);
   cooled.length = 0;
 });
+
+const locked = { reason: "DatastoreLocked", message: "locked", retryAfterMs: 60_000 };
+
+test("given a release that was put off as the datastore was locked, when it is unlocked, then all is written at once", () => {
+  for (const order of ["asked while locked", "asked when unlocked"] as const) {
+    const bench = new Bench().online("blue");
+    bench.granted("a");
+    bench.del("a");
+    bench.send({ kind: "acknowledged", id: only(bench.fsync(), "commit").commit.id, problem: locked });
+    bench.now += 1;
+    if (order === "asked while locked") {
+      bench.add("b");
+      assert.deepEqual(kindsOf(bench.fsync()), [], "the datastore is locked");
+      const { commit } = only(bench.send({ kind: "unlocked" }), "commit");
+      assert.equal(commit.intents.length, 2);
+    } else {
+      assert.deepEqual(kindsOf(bench.send({ kind: "unlocked" })), ["commit"]);
+    }
+  }
+});
+
+test("given a claim that was put off, when the datastore is unlocked, then it is made again at once", () => {
+  const bench = new Bench().online();
+  const { id } = only(bench.add("a"), "claim");
+  bench.send({ kind: "claimed", id, problem: { reason: "CommitTimeout", message: "slow", retryAfterMs: 60_000 } });
+  assert.deepEqual(kindsOf(bench.send({ kind: "unlocked" })), ["claim"]);
+});
+
+test("given nothing that was put off, when the datastore is unlocked, then nothing happens", () => {
+  const bench = new Bench().online("blue");
+  bench.granted("a");
+  bench.add("b");
+  bench.fsync();
+  assert.deepEqual(kindsOf(bench.send({ kind: "unlocked" })), [], "what is under way is not sent twice");
+});

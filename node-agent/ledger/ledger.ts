@@ -68,6 +68,8 @@ export type LedgerEvent =
   | { readonly kind: "block"; readonly cidr: BlockCidr; readonly block: Block | undefined }
   /** Pools, reservations, configuration or labels are not what they were. */
   | { readonly kind: "rules-changed" }
+  /** What was put off since nothing could be written may be written now. */
+  | { readonly kind: "unlocked" }
   /** Connected, and everything that concerns this node has been seen. */
   | { readonly kind: "online" }
   | { readonly kind: "offline" }
@@ -128,6 +130,8 @@ function take(turn: Turn, event: LedgerEvent): void {
       return seeBlock(turn, event.cidr, event.block);
     case "rules-changed":
       return rulesChanged(turn);
+    case "unlocked":
+      return unlocked(turn);
     case "online":
       return online(turn);
     case "offline":
@@ -216,6 +220,17 @@ function rulesChanged(turn: Turn): void {
   }
   turn.roomChanged = true;
   revalue(turn);
+}
+
+/** Nobody waits for the end of a pause that has lost its reason. */
+function unlocked(turn: Turn): void {
+  const { ledger, now } = turn;
+  for (const lane of ledger.lanes.values()) {
+    lane.notBefore = now;
+    turn.lanes.add(lane);
+  }
+  for (const [key, { id }] of ledger.claims) if (id === undefined) ledger.claims.delete(key);
+  turn.roomChanged = true;
 }
 
 function online(turn: Turn): void {
