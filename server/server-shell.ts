@@ -3,7 +3,7 @@
 import { hostname } from "node:os";
 import type { ApiGroup } from "../shared/calico/resources.ts";
 import { type Kind, kinds } from "../shared/calico/resources.ts";
-import type { Config } from "../shared/config/catalogue.ts";
+import { type Config, defaultMaxInFlight } from "../shared/config/catalogue.ts";
 import type { NodeName } from "../shared/kinds.ts";
 import { messageOf } from "../shared/log.ts";
 import { type MetricHandles, serverMetrics } from "../shared/metrics.ts";
@@ -42,8 +42,6 @@ export interface RunningServer extends Running {
 
 /** A client that hears nothing for three of these moves on. */
 const heartbeatMs = 10_000;
-/** Requests under way for commits and claims as long as `commit.maxInFlight` leaves it to us. */
-const defaultMaxInFlight = 32;
 const discoveryRetryMs = 2_000;
 /** At the end, for what was begun for agents; then it is left to the next server, whose agents ask again. */
 const lastWritesMs = 10_000;

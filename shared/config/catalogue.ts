@@ -3,6 +3,9 @@
 import { levels } from "../log.ts";
 import type { ConfigOf, OptionTable } from "./options.ts";
 
+/** For `commit.maxInFlight: 0`. */
+export const defaultMaxInFlight = 32;
+
 const listenHelp = "all addresses if not set";
 
 const log = {
@@ -49,7 +52,7 @@ const server = {
       kind: "port",
       zeroIsOff: true,
       default: "4483",
-      help: "TCP port of the /debug pages, on loopback only; 0 switches it off",
+      help: "TCP port of the status page /, /api/v1/status, /api/v1/objects, /debug/config and /debug/log-level, on loopback only; 0 switches it off",
     },
   },
   listen: {
@@ -99,7 +102,7 @@ const server = {
       max: 10_000,
       default: "0",
       reloadable: true,
-      help: "Most writes under way to the API server at a time; 0 adapts to what it can bear",
+      help: `Most requests for agents under way to the API server at a time; 0 is ${defaultMaxInFlight}`,
     },
   },
   namespace: {
@@ -244,7 +247,7 @@ const agent = {
       kind: "port",
       zeroIsOff: true,
       default: "4484",
-      help: "TCP port of the /debug pages, on loopback only; 0 switches it off",
+      help: "TCP port of /api/v1/objects, /debug/config and /debug/log-level, on loopback only; 0 switches it off",
     },
   },
   listen: {
