@@ -70,6 +70,24 @@ test("an unknown command is refused with the nearest one, an argument too many b
   ]);
 });
 
+test("a misspelt flag is named, not its value, wherever it stands", () => {
+  for (const argv of [
+    ["--nodename", "x"],
+    ["--nodename=x"],
+    ["--nodename", "x", ...needed],
+    [...needed, "--nodename", "x"],
+    ["version", "--nodename", "x"],
+    ["config", "--nodename", "x", ...needed],
+  ]) {
+    const errors = refused(...argv);
+    assert.ok(
+      errors.some((error) => error.includes("--nodename") && error.includes("--node-name")),
+      errors.join(),
+    );
+    assert.ok(!errors.some((error) => error.includes("unknown command")), errors.join());
+  }
+});
+
 test("without a command it is to run, with its configuration", () => {
   const answer = wish(...needed);
   assert.ok(answer.kind === "run");

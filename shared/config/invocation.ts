@@ -37,13 +37,15 @@ export function wishOf<E extends Executable>(
   const all = [...commands, ...selfCommands];
   if (invocation.help) return say(helpText(executable, all));
   if (invocation.version) return say(`${version.component} ${version.version}\n`);
+  const isUsable = invocation.errors.length === 0;
   const [command, ...rest] = invocation.words;
+  // The value of a misspelt flag looks like a command.
+  if (command !== undefined && !isUsable) return { kind: "refuse", errors: invocation.errors };
   if (command !== undefined && !all.some(({ name }) => name === command)) {
     return { kind: "refuse", errors: [unknownCommand(version.component, command, all)] };
   }
-  // Needs no configuration, so one that is refused does not matter; the command line does.
-  const isUsable = invocation.errors.length === 0;
-  if (command === "version" && rest.length === 0 && isUsable) return say(versionReport(version, invocation.command));
+  // Needs no configuration, so one that is refused does not matter.
+  if (command === "version" && rest.length === 0) return say(versionReport(version, invocation.command));
   if (loaded.kind === "refused") return { kind: "refuse", errors: loaded.errors };
   if (command === "config" && rest.length === 0) return say(configReport(loaded.provenance, invocation.command));
   if (selfCommands.some(({ name }) => name === command)) {
