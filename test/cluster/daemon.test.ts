@@ -7,7 +7,7 @@ import { join } from "node:path";
 import { test } from "node:test";
 import { until } from "./api.ts";
 
-for (const signal of ["SIGKILL", "SIGTERM"] as const) {
+for (const signal of ["SIGKILL", "SIGTERM", "SIGINT", "SIGHUP"] as const) {
   test(`given a test process with a daemon, when it is ended by ${signal}, then the daemon ends too`, async () => {
     const program = `
       import { startDaemon, temporaryFolder } from ${JSON.stringify(join(import.meta.dirname, "daemon.ts"))};

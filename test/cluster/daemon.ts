@@ -41,8 +41,9 @@ export function startDaemon(executable: string, args: readonly string[], logFile
 export async function temporaryFolder(name: string): Promise<string> {
   const folder = await mkdtemp(join(tmpdir(), `${name}-`));
   process.once("exit", () => rmSync(folder, { recursive: true, force: true }));
-  // The test runner ends a test file that takes too long with SIGTERM, which by itself skips "exit"; the demo ends in its own way.
-  for (const signal of ["SIGINT", "SIGTERM"] as const) {
+  // The test runner ends a test file that takes too long with SIGTERM, a terminal that closes ends all with SIGHUP; by themselves these
+  // skip "exit". The demo ends in its own way.
+  for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"] as const) {
     if (process.listenerCount(signal) === 0) process.once(signal, () => process.exit(1));
   }
   return folder;

@@ -1,7 +1,8 @@
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
 import { once } from "node:events";
-import { join } from "node:path";
+import { existsSync } from "node:fs";
+import { dirname, join } from "node:path";
 import { createInterface } from "node:readline";
 import { test } from "node:test";
 import { parseOptions } from "./options.ts";
@@ -37,13 +38,20 @@ test("given --once, then the demo ends by itself with its totals as the last lin
   assert.equal(added.length, 10);
 });
 
-test("given no --once, then the demo runs until it is interrupted, having shown how to add a pod by hand, and exits 0", async () => {
-  const { code, lines } = await demo(["--nodes", "1", "--pods", "2"], (line) =>
-    line.includes("| env CNI_COMMAND='ADD'") ? "SIGINT" : undefined,
-  );
-  assert.equal(code, 0);
-  assert.match(lines.at(-1) ?? "", /^demo: 1 nodes, 2 pods added, 2 deleted,/);
-});
+for (const signal of ["SIGINT", "SIGHUP"] as const) {
+  test(`given no --once, then the demo runs until ${signal}, having shown how to add a pod by hand, exits 0 and leaves nothing`, async () => {
+    let folder = "";
+    const { code, lines } = await demo(["--nodes", "1", "--pods", "2"], (line) => {
+      if (!line.includes("| env CNI_COMMAND='ADD'")) return undefined;
+      folder = dirname(dirname(line.split(" ").at(-1) ?? ""));
+      assert.ok(existsSync(folder), folder);
+      return signal;
+    });
+    assert.equal(code, 0);
+    assert.match(lines.at(-1) ?? "", /^demo: 1 nodes, 2 pods added, 2 deleted,/);
+    assert.ok(!existsSync(folder), folder);
+  });
+}
 
 test("given --json, then every line is one JSON document", async () => {
   const { code, lines } = await demo(["--once", "--json", "--nodes", "1", "--pods", "3"]);
@@ -62,4 +70,9 @@ test("given a wrong flag or value, then it is named, with what is allowed", () =
   assert.match(problemOf("--nodes", "0"), /--nodes is "0"; it must be a whole number from 1 to 20/);
   assert.match(problemOf("--pods", "many"), /--pods is "many"/);
   assert.match(problemOf("--node", "3"), /--node/);
+  const tooMany =
+    "--pods is 2561, but 2 nodes hold 2560 at most: Calico gives a node 20 blocks of 64 addresses. Use at least 3 nodes";
+  assert.equal(problemOf("--nodes", "2", "--pods", "2561"), tooMany);
+  assert.ok("pods" in Object(parseOptions(["--nodes", "2", "--pods", "2560"])));
+  assert.ok("pods" in Object(parseOptions(["--nodes", "8", "--pods", "10000"])));
 });

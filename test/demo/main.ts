@@ -12,7 +12,7 @@ if (options === "help") {
   process.exitCode = 2;
 } else {
   const interrupted = new AbortController();
-  for (const signal of ["SIGINT", "SIGTERM"] as const) process.once(signal, () => interrupted.abort());
+  for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"] as const) process.once(signal, () => interrupted.abort());
   const write = (line: string): void => console.log(line);
   const report = options.json ? jsonReport(write) : textReport(write);
   const demo = await runDemo(options, report, interrupted.signal);

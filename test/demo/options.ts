@@ -11,10 +11,15 @@ export interface DemoOptions {
   readonly kubeconfig: string | undefined;
 }
 
+/** What Calico does unless told otherwise. */
+const blocksPerNode = 20;
+const blockSize = 64;
+const podsPerNode = blocksPerNode * blockSize;
+
 export const usage = `npm start -- [options]
 
   --nodes N           nodes, each with an agent of its own (1 to 20; default 3)
-  --pods N            pods to add and delete in all (1 to 10000; default 60)
+  --pods N            pods to add and delete in all (1 to 10000, 1280 for each node; default 60)
   --once              end when all pods are deleted; exit 0 if nothing went wrong
   --kubeconfig FILE   use this API server instead of the embedded one; it gets Calico's kinds and the access rules
                       if it lacks them, and nodes, pods and pools named cattail-demo…, which are removed at the end
@@ -39,10 +44,17 @@ export function parseOptions(args: readonly string[]): DemoOptions | "help" | { 
     if (values.help) return "help";
     const nodes = count("--nodes", values.nodes, 20);
     const pods = count("--pods", values.pods, 10_000);
+    if (pods > nodes * podsPerNode) throw new Error(tooMany(nodes, pods));
     return { nodes, pods, once: values.once, json: values.json, kubeconfig: values.kubeconfig };
   } catch (error) {
     return { problem: error instanceof Error ? error.message : String(error) };
   }
+}
+
+function tooMany(nodes: number, pods: number): string {
+  const limit = `Calico gives a node ${blocksPerNode} blocks of ${blockSize} addresses`;
+  const atLeast = Math.ceil(pods / podsPerNode);
+  return `--pods is ${pods}, but ${nodes} nodes hold ${nodes * podsPerNode} at most: ${limit}. Use at least ${atLeast} nodes`;
 }
 
 function count(flag: string, text: string, max: number): number {
