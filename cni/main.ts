@@ -90,7 +90,7 @@ async function carryOut(question: Question): Promise<number> {
     case "spool": {
       const problem = await spool(places.spoolPath, spooled(outcome.del, Date.now()));
       if (problem === undefined) {
-        await note(`no agent: the release of ${outcome.del.containerId} is queued (request ${run.request})`);
+        await note(`the release of ${outcome.del.containerId} is queued (request ${run.request}): ${outcome.why}`);
         return success;
       }
       await print(errorDocument(errorVersion, { ...outcome.otherwise, details: problem.message }));

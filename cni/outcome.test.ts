@@ -66,6 +66,29 @@ test("a DEL that is not confirmed goes to the spool, whatever the reason; a last
   assert.deepEqual(outcome("DEL", { kind: "reply", reply: { ok: true } }), { kind: "success", stdout: "" });
 });
 
+test("why a DEL is queued, and why it could not be, is what the agent said, or what kept it from saying anything", () => {
+  const of = (exchange: Exchange): [why: string, otherwise: string] => {
+    const found = outcome("DEL", exchange);
+    assert.ok(found.kind === "spool");
+    assert.equal(found.otherwise.code, 11);
+    return [found.why, found.otherwise.msg];
+  };
+  const msg = "address not released: the agent's journal cannot be written (reason DiskFull, request 7f3a91c2)";
+  assert.deepEqual(of({ kind: "reply", reply: { ok: false, code: 11, msg } }), [msg, msg]);
+  const said = [
+    "does not exist",
+    "hung up",
+    "cannot be understood",
+    "not answered for 1000 ms",
+    "caller of DEL is gone",
+  ];
+  for (const [index, exchange] of absences.entries()) {
+    const [why, otherwise] = of(exchange);
+    assert.ok(why.includes(said[index] ?? "?"), why);
+    assert.ok(otherwise.includes(`${why}, and the release could not be queued on disk`), otherwise);
+  }
+});
+
 test("STATUS knows 50 and, from the agent only, 51", () => {
   for (const exchange of [...absences, refusing(11), refusing(50)])
     assert.equal(codeOf(outcome("STATUS", exchange)), 50);

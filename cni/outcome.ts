@@ -21,8 +21,8 @@ export type Outcome =
   | { readonly kind: "success"; readonly stdout: string; readonly undo?: AddRequest }
   /** `undo`: the ADD that may have been carried out all the same. */
   | { readonly kind: "refused"; readonly refusal: Refusal; readonly undo?: AddRequest }
-  /** A DEL is a success as soon as the spool has it. */
-  | { readonly kind: "spool"; readonly del: DelRequest; readonly otherwise: Refusal };
+  /** A DEL is a success as soon as the spool has it. `why`: what kept the agent from it; `otherwise`: the answer if the spool fails too. */
+  | { readonly kind: "spool"; readonly del: DelRequest; readonly why: string; readonly otherwise: Refusal };
 
 export function outcomeOf(question: Question, exchange: Exchange, dropIn: boolean): Outcome {
   const { request } = question;
@@ -30,7 +30,7 @@ export function outcomeOf(question: Question, exchange: Exchange, dropIn: boolea
     case "ADD":
       return outcomeOfAdd(question, request, exchange, dropIn);
     case "DEL":
-      return outcomeOfDel(request, exchange);
+      return outcomeOfDel(question, request, exchange);
     case "STATUS":
       return outcomeOfStatus(question, exchange);
     case "CHECK":
@@ -55,21 +55,19 @@ function outcomeOfAdd(question: Question, request: AddRequest, exchange: Exchang
   return result.ok ? { kind: "success", stdout: result.stdout, undo: request } : refused(question, result, request);
 }
 
-function outcomeOfDel(request: DelRequest, exchange: Exchange): Outcome {
-  if (exchange.kind === "reply" && exchange.reply.ok) return nothingToPrint;
-  // An agent that says no for good would say so again when it finds the record in its spool.
-  if (exchange.kind === "reply" && !exchange.reply.ok && exchange.reply.code !== cniCode.tryLater) {
-    return { kind: "refused", refusal: exchange.reply };
+function outcomeOfDel(question: Question, request: DelRequest, exchange: Exchange): Outcome {
+  if (exchange.kind === "reply") {
+    const { reply } = exchange;
+    if (reply.ok) return nothingToPrint;
+    // An agent that says no for good would say so again when it finds the record in its spool.
+    if (reply.code !== cniCode.tryLater) return { kind: "refused", refusal: reply };
+    return { kind: "spool", del: request, why: reply.msg, otherwise: reply };
   }
-  const away = complaint(
-    cniCode.tryLater,
-    "AgentAway",
-    "the node agent did not confirm it, and it could not be queued on disk",
-    {
-      next: "Check the agent on this node, and that its spool directory can be written",
-    },
-  );
-  return { kind: "spool", del: request, otherwise: refusalOf(away, { command: "DEL", ...request }) };
+  const { reason, why } = failureOf(question, exchange);
+  const failed = complaint(cniCode.tryLater, reason, `${why}, and the release could not be queued on disk`, {
+    next: "Check the agent on this node, and that its spool directory can be written",
+  });
+  return { kind: "spool", del: request, why, otherwise: refusalOf(failed, { command: "DEL", ...request }) };
 }
 
 /** 50 is the only answer that tells a runtime to wait; 51 only the agent can know. */

@@ -221,11 +221,16 @@ export function answerDels(turn: Turn): void {
     if (isAnswerable(ledger, waiting, now)) {
       ledger.dels.delete(waiting.call);
       turn.effects.push({ kind: "done", call: waiting.call });
-    } else if (waiting.deadline <= now) {
+    } else if (giveUpAt(ledger, waiting) <= now) {
       ledger.dels.delete(waiting.call);
       refuse(turn, waiting.call, diskFails());
     }
   }
+}
+
+/** A disk that has failed for so long will not come back soon: the executable keeps a DEL elsewhere, if it can. */
+export function giveUpAt({ diskFails }: Ledger, { patience, deadline }: Del): Instant {
+  return diskFails ? patience : deadline;
 }
 
 /** The journal's word is a promise; the server's is waited for only while it is likely to come soon. */

@@ -36,6 +36,7 @@ import {
   del,
   expireOrphans,
   type GcEvent,
+  giveUpAt,
   undelivered,
 } from "./leaving.ts";
 import type { Records } from "./record.ts";
@@ -290,9 +291,7 @@ export function nextWake(ledger: Ledger): Instant | undefined {
       ...callers.map(({ deadline }) => deadline),
       ...(online ? [] : [Math.max(ledger.offlineSince, arrived) + serverPatienceMs]),
     ]),
-    ...[...ledger.dels.values()].map(({ record, patience, deadline }) =>
-      record > ledger.durable ? deadline : patience,
-    ),
+    ...[...ledger.dels.values()].map((del) => (del.record > ledger.durable ? giveUpAt(ledger, del) : del.patience)),
     ...ledger.orphans.values(),
     ...[...ledger.lanes.values()].flatMap((lane) => flushTime(ledger, lane) ?? []),
     ...(ledger.lease.standing === "runs" ? [ledger.lease.until] : []),
