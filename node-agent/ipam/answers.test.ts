@@ -14,13 +14,13 @@ import type {
   UnixMs,
 } from "../../shared/kinds.ts";
 import type { AddRequest, AgentRequest } from "../../shared/protocol/socket.ts";
-import { type CallId, createLedger, type Ledger } from "../ledger/state.ts";
+import { type CallId, createLedger, type Ledger, type WarmPolicy } from "../ledger/state.ts";
 import { View } from "../sync/view.ts";
 import { cniCode, trouble } from "../trouble.ts";
 import { ownerOf } from "./owner.ts";
 import { ViewPlacement } from "./placement.ts";
 import { grant, refusal } from "./replies.ts";
-import { decide } from "./verbs.ts";
+import { decide, serverGraceMs } from "./verbs.ts";
 
 const node = "n1" as NodeName;
 const nanos = 1_787_405_600_123_456_000n;
@@ -161,6 +161,20 @@ test("STATUS fails only for what no pod can be started with", () => {
   assert.deepEqual(decided(status, complete), { kind: "fine" });
   const failing = (ledger: Ledger): void => void Object.assign(ledger, { complete: true, diskFails: true });
   assert.deepEqual(decided(status, failing), [cniCode.notAvailableAndLimited, "DiskFull"]);
+});
+
+test("STATUS fails when every ADD needs a server and none has been there for longer than a grace", () => {
+  const status = { verb: "STATUS", ...common } as const;
+  const warm: WarmPolicy = { floor: 1, ceiling: 2, flushDelayMs: 0 };
+  const away = (forMs: number, more: object = {}): unknown =>
+    decided(status, (ledger) =>
+      Object.assign(ledger, { complete: true, online: false, offlineSince: 500 - forMs, ...more }),
+    );
+  assert.deepEqual(away(serverGraceMs - 1), { kind: "fine" });
+  assert.deepEqual(away(serverGraceMs), [cniCode.notAvailable, "ServerAway"]);
+  assert.deepEqual(away(serverGraceMs, { online: true }), { kind: "fine" });
+  assert.deepEqual(away(serverGraceMs, { warm: () => warm }), { kind: "fine" });
+  assert.deepEqual(away(0, { warm: () => warm, complete: false }), [cniCode.notAvailable, "AgentStarting"]);
 });
 
 test("CHECK of what is not known fails with a code of its own", () => {

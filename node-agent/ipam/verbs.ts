@@ -37,7 +37,7 @@ export function decide(request: AgentRequest, at: Circumstances): Verdict {
     case "GC":
       return event(gcEvent(request, at));
     case "STATUS":
-      return status(at.ledger);
+      return status(at.ledger, at.now);
     default:
       return impossible(request);
   }
@@ -90,12 +90,21 @@ function checkAttachment(request: CheckRequest, ledger: Ledger): Verdict {
   return why === undefined ? fine : refused(trouble("BadRequest", why, { code: cniCode.checkFailed }));
 }
 
+/** Servers that are replaced, or a network that is repaired, take no node out of service. */
+export const serverGraceMs = 30_000;
+
 /** A failing STATUS takes the node out of service: only for what no pod can be started with (spec/cni.md 3.7). */
-function status({ closed, diskFails, complete }: Ledger): Verdict {
+function status(ledger: Ledger, now: Instant): Verdict {
+  const { closed, diskFails, complete, online, offlineSince } = ledger;
   if (closed) return refused({ ...closed, code: cniCode.notAvailable });
   if (diskFails) {
     const why = "the agent's journal cannot be written, so pods can neither be started nor ended properly";
     return refused(trouble("DiskFull", why, { code: cniCode.notAvailableAndLimited }));
+  }
+  // Whoever keeps a stock goes on without a server; and what of it is left is no reason to move pods elsewhere.
+  if (complete && ledger.warm() === undefined && !online && now - offlineSince >= serverGraceMs) {
+    const why = `no cache server has been connected for ${Math.floor((now - offlineSince) / 1000)} s, and every ADD is written through one (commit: sync)`;
+    return refused(trouble("ServerAway", why, { code: cniCode.notAvailable }));
   }
   if (complete) return fine;
   return refused(trouble("AgentStarting", "the agent has not received its data yet", { code: cniCode.notAvailable }));
