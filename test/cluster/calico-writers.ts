@@ -37,13 +37,13 @@ import { versionOf } from "./history.ts";
 /** Calico's own bound on every loop (spec appendix B). */
 const tries = 100;
 
-export interface StockPool {
+export interface CalicoPool {
   readonly name: string;
   readonly cidr: CidrText;
   readonly blockSize: number;
 }
 
-export class StockCalico {
+export class CalicoWriters {
   readonly node: string;
   /** What its pods hold, by its own books. */
   readonly held = new Map<Address, HandleId>();
@@ -53,9 +53,9 @@ export class StockCalico {
   readonly wrote = new Set<string>();
   readonly #admin: ApiClient;
   readonly #random: Random;
-  readonly #pools: readonly StockPool[];
+  readonly #pools: readonly CalicoPool[];
 
-  constructor(admin: ApiClient, node: string, pools: readonly StockPool[], random: Random) {
+  constructor(admin: ApiClient, node: string, pools: readonly CalicoPool[], random: Random) {
     this.#admin = admin;
     this.node = node;
     this.#pools = pools;
@@ -126,7 +126,7 @@ export class StockCalico {
     });
   }
 
-  async #candidates(pools: readonly StockPool[]): Promise<BlockCidr[]> {
+  async #candidates(pools: readonly CalicoPool[]): Promise<BlockCidr[]> {
     const blocks = await this.#blocks();
     const within = ({ cidr }: Block) => pools.some((pool) => contains(pool.cidr, cidr));
     const own = blocks.filter((block) => within(block) && blockOwner(block)?.name === this.node);
@@ -139,7 +139,7 @@ export class StockCalico {
   /** Handle first, block second; a lost race is taken back and decided afresh (spec 2.12). */
   async #assignFrom(cidr: BlockCidr): Promise<boolean> {
     const handle = `k8s-pod-network.${this.#random.hex(32)}` as HandleId;
-    const secondary = { namespace: "stock", node: this.node, pod: `pod-${this.#random.hex(4)}` };
+    const secondary = { namespace: "theirs", node: this.node, pod: `pod-${this.#random.hex(4)}` };
     for (let left = tries; left > 0; left--) {
       const found = (await this.#block(cidr)) ?? (await this.#claim(cidr));
       const block = found && collect(found, cooling());

@@ -30,6 +30,9 @@ export interface ClusterOptions {
   readonly agentFlags?: readonly string[];
 }
 
+/** Every object is written before the answer, and nothing is kept in stock: for tests that compare objects as soon as they are answered. */
+export const calicosDurability = ["--commit", "sync", "--handles", "eager"];
+
 /** What an operator has in the cluster before Cattail: kinds, access rules, pools, nodes. */
 export async function prepare(options: ClusterOptions): Promise<void> {
   const { admin } = options.api;

@@ -5,22 +5,22 @@ import { randomInt } from "node:crypto";
 import { after, before, describe, test } from "node:test";
 import { blockOwner, checkBlock, holderOf, ordinalsPerHandle } from "../../shared/calico/block.ts";
 import { readAffinity, readBlock, readHandle } from "../../shared/calico/codec.ts";
-import { affinityName, apiPath } from "../../shared/calico/names.ts";
+import { affinityName, apiPath, isWarmHandle, warmHandle } from "../../shared/calico/names.ts";
 import type { Block, Handle, Kind, Objects } from "../../shared/calico/resources.ts";
 import { addressAt, blockOf, familyOf, ordinalOf } from "../../shared/ip/cidr.ts";
-import type { Address, CidrText, HandleId } from "../../shared/kinds.ts";
+import type { Address, CidrText, HandleId, NodeName } from "../../shared/kinds.ts";
 import { seededRandom } from "../manual-world.ts";
 import type { ApiClient, Manifest, TestApi } from "./api.ts";
-import { Cluster, ipPool, prepare } from "./cluster.ts";
+import { CalicoWriters, holds } from "./calico-writers.ts";
+import { Cluster, calicosDurability, ipPool, prepare } from "./cluster.ts";
 import { temporaryFolder } from "./daemon.ts";
 import { History, versionOf } from "./history.ts";
 import { inParallel } from "./pool-of-work.ts";
 import { newSandbox, type Runtime, type Sandbox } from "./runtime.ts";
 import { settled } from "./settled.ts";
-import { holds, StockCalico } from "./stock-calico.ts";
 
 const nodes = ["node-a", "node-b"];
-const stockNode = "node-c";
+const calicoNode = "node-c";
 /** Eight blocks of four addresses in each family: claims, borrowing and full pools all happen. */
 const blockSize = { 4: 30, 6: 126 } as const;
 const pools = [
@@ -33,7 +33,7 @@ const pools = [
 const fickle = ["v4-b", "v6-b"];
 const hands = 5;
 const podsAtMost = 10;
-const stockPodsAtMost = 8;
+const calicoPodsAtMost = 8;
 
 interface Pod {
   readonly runtime: Runtime;
@@ -41,27 +41,45 @@ interface Pod {
   readonly addresses: readonly Address[];
 }
 
+/** How the agents are to answer: when all is written, or from a stock of addresses and on their journals' word. */
+const durabilities = {
+  "as Calico": calicosDurability,
+  // Little stock, short delays: the pools are small and so is the time.
+  "from stock": ["--commit", "async", "--flush-delay", "100ms", "--handle-delay", "500ms", "--warm-floor", "1"],
+} as const;
+
 export function foreignWriterTests(start: () => Promise<TestApi>, seconds: number): void {
-  describe("among foreign writers", { timeout: seconds * 1000 + 120_000 }, () => {
+  for (const durability of ["as Calico", "from stock"] as const) amongForeignWriters(start, seconds, durability);
+}
+
+function amongForeignWriters(
+  start: () => Promise<TestApi>,
+  seconds: number,
+  durability: keyof typeof durabilities,
+): void {
+  const hasStock = durability === "from stock";
+  describe(`among foreign writers, answering ${durability}`, { timeout: seconds * 1000 + 120_000 }, () => {
     const seed = Number(process.env.CATTAIL_TEST_SEED ?? randomInt(2 ** 31));
     const random = seededRandom(seed);
     let api: TestApi;
     let cluster: Cluster;
     let history: History;
-    let stock: StockCalico;
+    let calico: CalicoWriters;
     const live: Pod[] = [];
     const everAdded = new Set<string>();
     const answered: { readonly address: Address; readonly handle: HandleId }[] = [];
+    /** Of those that are answered from stock some are gone before they are written: these were seen to be. */
+    const seen = new Set<string>();
     const disabled = new Set<string>();
 
     before(async () => {
       api = await start();
       const made = pools.map(({ name, cidr, ...spec }) => ipPool(name, cidr, spec));
       const folder = await temporaryFolder("ct");
-      const options = { api, folder, nodes, pools: made, namespace: "demo", agentFlags: ["--handles", "eager"] };
+      const options = { api, folder, nodes, pools: made, namespace: "demo", agentFlags: durabilities[durability] };
       await prepare(options);
       history = await History.begin(api.admin, "block");
-      stock = new StockCalico(api.admin, stockNode, pools, random);
+      calico = new CalicoWriters(api.admin, calicoNode, pools, random);
       cluster = await Cluster.start(options);
     });
 
@@ -82,16 +100,16 @@ export function foreignWriterTests(start: () => Promise<TestApi>, seconds: numbe
         }
       });
       context.diagnostic(JSON.stringify(Object.fromEntries([...counts].sort())));
-      for (const pool of disabled) await stock.setDisabled(pool, false);
+      for (const pool of disabled) await calico.setDisabled(pool, false);
 
       await settled(() => history.isComplete());
       await whatIsHeldIsOnRecord();
       await nothingOfOursIsPending();
       for (const { runtime, sandbox } of live) assert.ok((await runtime.del(sandbox)).ok);
-      while (stock.held.size > 0) await stock.release();
+      while (calico.held.size > 0) await calico.release();
       await settled(async () => {
-        await stock.giveUpAllEmpty();
-        for (const kind of ["block", "affinity", "handle"] as const) assert.deepEqual(await all(api.admin, kind), []);
+        await calico.giveUpAllEmpty();
+        await nothingIsLeft();
       });
       await settled(() => history.isComplete());
       nobodyLostAnything();
@@ -102,11 +120,11 @@ export function foreignWriterTests(start: () => Promise<TestApi>, seconds: numbe
       const odds: readonly (readonly [number, string, () => Promise<unknown>])[] = [
         [live.length < podsAtMost ? 6 : 0, "add", addPod],
         [live.length > 0 ? 4 : 0, "delete", deletePod],
-        [stock.held.size < stockPodsAtMost ? 6 : 0, "stock add", () => stock.assign(oneFamily())],
-        [5, "stock delete", () => stock.release()],
-        [3, "touch", () => stock.touch()],
-        [3, "annotate", () => stock.annotate()],
-        [2, "give up empty", () => stock.giveUpEmpty()],
+        [calico.held.size < calicoPodsAtMost ? 6 : 0, "calico add", () => calico.assign(oneFamily())],
+        [5, "calico delete", () => calico.release()],
+        [3, "touch", () => calico.touch()],
+        [3, "annotate", () => calico.annotate()],
+        [2, "give up empty", () => calico.giveUpEmpty()],
         [1, "switch pool", switchPool],
       ];
       let drawn = random.below(odds.reduce((sum, [weight]) => sum + weight, 0));
@@ -135,21 +153,21 @@ export function foreignWriterTests(start: () => Promise<TestApi>, seconds: numbe
       assert.equal(addresses.length, 2);
       answered.push(...addresses.map((address) => ({ address, handle })));
       live.push({ runtime, sandbox, addresses });
-      await areHeld(addresses, handle);
+      if (!hasStock) await areHeld(addresses, handle);
     }
 
     async function deletePod(): Promise<void> {
       const [pod] = live.splice(random.below(live.length), 1);
       if (!pod) return;
-      await areHeld(pod.addresses, handleOf(pod.sandbox));
+      if (!hasStock || random.below(2) === 0) await areHeld(pod.addresses, handleOf(pod.sandbox));
       assert.ok((await pod.runtime.del(pod.sandbox)).ok);
     }
 
     async function switchPool(): Promise<void> {
       const pool = pick(fickle);
-      if (disabled.delete(pool)) return stock.setDisabled(pool, false);
+      if (disabled.delete(pool)) return calico.setDisabled(pool, false);
       disabled.add(pool);
-      await (random.below(2) === 0 ? stock.retire(pool) : stock.setDisabled(pool, true));
+      await (random.below(2) === 0 ? calico.retire(pool) : calico.setDisabled(pool, true));
     }
 
     function oneFamily(): string[] {
@@ -167,20 +185,46 @@ export function foreignWriterTests(start: () => Promise<TestApi>, seconds: numbe
       for (const address of addresses) {
         const block = blockOf(address, blockSize[familyOf(address)]);
         const ordinal = ordinalOf(block, address);
-        assert.ok(ordinal !== undefined && (await holds(api.admin, block, ordinal, handle)), `${address} of ${handle}`);
+        assert.ok(ordinal !== undefined);
+        const isHeld = async (): Promise<void> => {
+          assert.ok(await holds(api.admin, block, ordinal, handle), `${address} of ${handle}`);
+        };
+        await (hasStock ? settled(isHeld) : isHeld());
+        seen.add(`${address} ${handle}`);
       }
     }
 
-    /** Blocks say what runtimes and stock remember, and handles say what blocks say. */
+    /** Blocks say what runtimes and calico remember, and handles say what blocks say. */
     async function whatIsHeldIsOnRecord(): Promise<void> {
-      const expected = new Map<string, string>(stock.held);
+      const expected = new Map<string, string>(calico.held);
       for (const { addresses, sandbox } of live) for (const one of addresses) expected.set(one, handleOf(sandbox));
       await settled(async () => {
         const blocks = await all(api.admin, "block");
-        assert.deepEqual(sorted(blocks.flatMap(heldIn)), sorted(expected));
+        const held = blocks.flatMap(heldIn).filter(([, handle]) => !isWarm(handle));
+        assert.deepEqual(sorted(held), sorted(expected));
         const counted = (await all(api.admin, "handle")).flatMap(countsOf);
         assert.deepEqual(counted.sort(), blocks.flatMap(handleCountsOf).sort());
       });
+    }
+
+    /** Nothing at all, but for what lies in stock and the rows of its blocks. */
+    async function nothingIsLeft(): Promise<void> {
+      const blocks = await all(api.admin, "block");
+      assert.deepEqual(await all(api.admin, "handle"), []);
+      for (const block of blocks) {
+        const holders = heldIn(block).map(([, handle]) => handle);
+        assert.ok(holders.length > 0 && holders.every(isWarm), `${block.cidr}: ${holders.join(", ") || "empty"}`);
+      }
+      const rows = (await all(api.admin, "affinity")).map(({ name }) => name);
+      assert.deepEqual(rows.sort(), blocks.flatMap(rowOf).sort());
+    }
+
+    function isWarm(handle: HandleId): boolean {
+      return hasStock && nodes.some((node) => handle === warmHandle(node as NodeName));
+    }
+
+    function isOurs(handle: HandleId): boolean {
+      return everAdded.has(handle) || isWarm(handle);
     }
 
     /** A row that is not confirmed, or belongs to no block, is left as another writer left it. */
@@ -189,7 +233,7 @@ export function foreignWriterTests(start: () => Promise<TestApi>, seconds: numbe
       const owned = new Set((await all(api.admin, "block")).flatMap(rowOf));
       const strange = rows.filter(({ state, deleted, name }) => state !== "confirmed" || deleted || !owned.has(name));
       assert.deepEqual(
-        strange.filter(({ resourceVersion }) => !stock.wrote.has(resourceVersion)),
+        strange.filter(({ resourceVersion }) => !calico.wrote.has(resourceVersion)),
         [],
       );
     }
@@ -211,23 +255,22 @@ export function foreignWriterTests(start: () => Promise<TestApi>, seconds: numbe
         if (earlier) followsFrom(earlier, next);
         for (const key of begunIn(earlier?.block, next.block)) lives.set(key, (lives.get(key) ?? 0) + 1);
       }
-      for (const { address, handle } of [...answered, ...stock.had]) {
-        assert.equal(lives.get(`${address} ${handle}`), 1, `${address} was held by ${handle} without a break`);
-      }
+      for (const key of [...seen, ...calico.had.map(keyOf)]) assert.equal(lives.get(key), 1, `${key}: without a break`);
+      for (const key of answered.map(keyOf)) assert.ok((lives.get(key) ?? 0) <= 1, `${key}: without a break`);
     }
 
     function followsFrom(earlier: Version, next: Version): void {
       const said = `${next.block.name} at ${next.block.resourceVersion}, after ${earlier.block.resourceVersion}`;
       assert.ok(next.block.sequenceNumber >= earlier.block.sequenceNumber, said);
-      if (stock.wrote.has(versionOf(next.raw))) return;
+      if (calico.wrote.has(versionOf(next.raw))) return;
       assert.deepEqual(unknownParts(next.raw), unknownParts(earlier.raw), said);
       for (const ordinal of next.block.allocations.keys()) {
         const [was, is] = [holderOf(earlier.block, ordinal), holderOf(next.block, ordinal)];
-        if (was !== undefined && !everAdded.has(was.handle)) {
+        if (was !== undefined && !isOurs(was.handle)) {
           assert.deepEqual(is, was, `${said}, ordinal ${ordinal}`);
           assert.deepEqual(entryOf(next.block, ordinal), entryOf(earlier.block, ordinal), said);
         } else if (is !== undefined && was?.handle !== is.handle) {
-          assert.ok(everAdded.has(is.handle), `${said}, ordinal ${ordinal} went to ${is.handle}`);
+          assert.ok(isOurs(is.handle), `${said}, ordinal ${ordinal} went to ${is.handle}`);
         }
       }
     }
@@ -243,6 +286,10 @@ function handleOf({ containerId }: Sandbox): HandleId {
   return `k8s-pod-network.${containerId}` as HandleId;
 }
 
+function keyOf({ address, handle }: { readonly address: Address; readonly handle: HandleId }): string {
+  return `${address} ${handle}`;
+}
+
 function heldIn(block: Block): [Address, HandleId][] {
   return [...block.allocations.keys()].flatMap((ordinal) => {
     const holder = holderOf(block, ordinal);
@@ -252,9 +299,9 @@ function heldIn(block: Block): [Address, HandleId][] {
 
 /** Who came to hold what with this version. */
 function begunIn(before: Block | undefined, block: Block): string[] {
-  const known = new Set(before ? heldIn(before).map(([address, handle]) => `${address} ${handle}`) : []);
+  const known = new Set((before ? heldIn(before) : []).map(([address, handle]) => keyOf({ address, handle })));
   return heldIn(block)
-    .map(([address, handle]) => `${address} ${handle}`)
+    .map(([address, handle]) => keyOf({ address, handle }))
     .filter((key) => !known.has(key));
 }
 
@@ -263,7 +310,8 @@ function countsOf({ handleId, block, deleted }: Handle): string[] {
 }
 
 function handleCountsOf(block: Block): string[] {
-  return [...ordinalsPerHandle(block)].map(([handle, count]) => `${handle} ${block.cidr} ${count}`);
+  const handles = [...ordinalsPerHandle(block)].filter(([handle]) => !isWarmHandle(handle));
+  return handles.map(([handle, count]) => `${handle} ${block.cidr} ${count}`);
 }
 
 function rowOf(block: Block): string[] {

@@ -1,4 +1,4 @@
 import { startEmbedded } from "./embedded.ts";
 import { foreignWriterTests } from "./foreign-suite.ts";
 
-foreignWriterTests(startEmbedded, 6);
+foreignWriterTests(startEmbedded, 4);
