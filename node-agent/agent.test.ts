@@ -79,8 +79,8 @@ class Node {
     return ["--node-name", "n1", "--server", this.server.url, ...places, "--ports-http", "0", "--ports-admin", "0"];
   }
 
-  async start(...more: string[]): Promise<RunningAgent> {
-    const inputs = { argv: [...this.#flags, ...more], env: {}, readFile: () => "" };
+  async start(...how: string[]): Promise<RunningAgent> {
+    const inputs = { argv: [...this.#flags, ...(how.length > 0 ? how : strict)], env: {}, readFile: () => "" };
     const loaded = loadConfig("agent", inputs);
     assert.ok(loaded.kind === "loaded");
     const frame = await openFrame("agent", loaded, {
@@ -102,7 +102,9 @@ class Node {
 
   /** As a process of its own, to be killed. Resolves when its socket is there. */
   async spawn(): Promise<ChildProcess> {
-    const child = spawn(process.execPath, [join(import.meta.dirname, "main.ts"), ...this.#flags], { stdio: "ignore" });
+    const child = spawn(process.execPath, [join(import.meta.dirname, "main.ts"), ...this.#flags, ...strict], {
+      stdio: "ignore",
+    });
     this.#child = child;
     rmSync(this.socket, { force: true });
     const appeared = new Promise<void>((resolve) => {
@@ -265,6 +267,9 @@ test("deletes left in the spool are done before the first pod is served", async 
   await agent.idle();
   assert.equal(node.api.holders().size, 0);
 });
+
+/** Everything is written before it is answered. */
+const strict = ["--commit", "sync", "--handles", "eager"];
 
 /** The writes that a pod must not wait for are far away. */
 const async = ["--commit", "async", "--handles", "lazy", "--flush-delay", "5m"];

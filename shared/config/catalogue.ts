@@ -165,7 +165,7 @@ const agent = {
   commit: {
     kind: "enum",
     values: ["async", "sync"],
-    default: "sync",
+    default: "async",
     help: "When a pod is answered: async is once the journal on this node's disk has it, sync is once the API server has it",
   },
   warm: {
@@ -197,7 +197,7 @@ const agent = {
   handles: {
     kind: "enum",
     values: ["lazy", "eager", "off"],
-    default: "eager",
+    default: "lazy",
     help: "When IPAMHandles are written: lazy is when a pod is handleDelay old, eager is with the block, off is never",
   },
   handleDelay: {

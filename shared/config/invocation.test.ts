@@ -92,5 +92,5 @@ test("without a command it is to run, with its configuration", () => {
   const answer = wish(...needed);
   assert.ok(answer.kind === "run");
   assert.deepEqual(answer.loaded.config.server, ["wss://10.0.0.1:4480"]);
-  assert.equal(answer.loaded.config.handles, "eager");
+  assert.equal(answer.loaded.config.handles, "lazy");
 });

@@ -4,7 +4,7 @@ import assert from "node:assert/strict";
 import { after, before, describe, test } from "node:test";
 import { type Allocations, allocations } from "./allocations.ts";
 import type { TestApi } from "./api.ts";
-import { Cluster, ipPool, prepare } from "./cluster.ts";
+import { Cluster, calicosDurability, ipPool, prepare } from "./cluster.ts";
 import { temporaryFolder } from "./daemon.ts";
 import { inParallel } from "./pool-of-work.ts";
 import { type CniOutcome, newSandbox, type Runtime, type Sandbox } from "./runtime.ts";
@@ -29,7 +29,8 @@ export function chainTests(start: () => Promise<TestApi>): void {
     before(async () => {
       api = await start();
       const pools = [ipPool("pool-v4", "10.10.0.0/16"), ipPool("pool-v6", "fd00:10:10::/48")];
-      const options = { api, folder: await temporaryFolder("ct"), nodes, pools, namespace };
+      const agentFlags = calicosDurability;
+      const options = { api, folder: await temporaryFolder("ct"), nodes, pools, namespace, agentFlags };
       await prepare(options);
       cluster = await Cluster.start(options);
     });

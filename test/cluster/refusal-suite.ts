@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { after, before, describe, test } from "node:test";
 import { allocations } from "./allocations.ts";
 import type { TestApi } from "./api.ts";
-import { Cluster, ipPool, prepare } from "./cluster.ts";
+import { Cluster, calicosDurability, ipPool, prepare } from "./cluster.ts";
 import { temporaryFolder } from "./daemon.ts";
 import { type CniError, type CniOutcome, newSandbox, type Runtime } from "./runtime.ts";
 import { settled } from "./settled.ts";
@@ -19,7 +19,8 @@ export function refusalTests(start: () => Promise<TestApi>): void {
     before(async () => {
       api = await start();
       const pools = [ipPool("tiny", "10.20.0.0/30", { blockSize: 30 })];
-      const options = { api, folder: await temporaryFolder("ct"), nodes: ["node-a"], pools, namespace: "demo" };
+      const [folder, agentFlags] = [await temporaryFolder("ct"), calicosDurability];
+      const options = { api, folder, nodes: ["node-a"], pools, namespace: "demo", agentFlags };
       await prepare(options);
       cluster = await Cluster.start(options);
       runtime = cluster.agent("node-a").runtime();

@@ -5,7 +5,14 @@ import { readdir, readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { allocations } from "../cluster/allocations.ts";
 import { type Manifest, until } from "../cluster/api.ts";
-import { type AgentProcess, Cluster, type ClusterOptions, ipPool, prepare } from "../cluster/cluster.ts";
+import {
+  type AgentProcess,
+  Cluster,
+  type ClusterOptions,
+  calicosDurability,
+  ipPool,
+  prepare,
+} from "../cluster/cluster.ts";
 import { temporaryFolder } from "../cluster/daemon.ts";
 import { type ControlPlane, startControlPlane } from "../real/control-plane.ts";
 import { Machine } from "./machine.ts";
@@ -114,7 +121,7 @@ export class CattailNode {
 async function clusterOptionsOf(options: NodeOptions, api: ControlPlane, machine: Machine): Promise<ClusterOptions> {
   const pools = options.pools.map((cidr, index) => ipPool(`pool-${index}`, cidr));
   // Only the agent installs: the executable, and its name and places in the network's configuration.
-  const agentFlags = ["--install-enabled", "--install-name", "cattail-ipam"];
+  const agentFlags = [...calicosDurability, "--install-enabled", "--install-name", "cattail-ipam"];
   agentFlags.push("--install-patch-conflist", machine.conflist);
   return { api, folder: await temporaryFolder("ct"), nodes: [nodeName], pools, namespace, agentFlags };
 }
