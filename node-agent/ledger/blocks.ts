@@ -66,8 +66,9 @@ export function compare(turn: Turn, block: Block, holding: Holding): void {
   const holder = holderOf(block, ordinal);
   const ours = holder?.handle === holding.handle ? holder : undefined;
   const inStock = stockAt(turn.ledger, block, ordinal);
-  // A version from before it was so says nothing.
-  if ("sequence" in state && state.sequence !== undefined && block.sequenceNumber <= state.sequence) return;
+  const since = "sequence" in state ? state.sequence : undefined;
+  // A version from before it was so says nothing, unless the data was set back to it.
+  if (!turn.ledger.afresh && since !== undefined && block.sequenceNumber <= since) return;
   switch (state.kind) {
     case "reserving":
       // Seen as wished: that settles it. Seen as free settles nothing, the reserve may still be under way.

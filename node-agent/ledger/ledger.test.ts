@@ -616,6 +616,55 @@ test("given a version of the block from before an address was ours, when it is s
   assert.deepEqual(bench.seen(old), []);
 });
 
+test("given data set back to before an address was ours, when all is told anew, then it is asserted again", () => {
+  const bench = new Bench().online("blue");
+  const old = bench.api.blocks.get(b0);
+  bench.granted("a");
+  const wasHeld = bench.api.holders();
+  assert.ok(old);
+  bench.api.blocks.set(b0, old);
+  bench.send({ kind: "offline" });
+  bench.send({ kind: "incomplete" });
+  bench.seen(old);
+  bench.send({ kind: "online" });
+  bench.serve(bench.fsync());
+  assert.deepEqual(bench.api.holders(), wasHeld);
+});
+
+test("given a block that is gone with a pod's address, then this very block is claimed and the address asserted again, as often as it takes", () => {
+  const bench = new Bench().online("blue");
+  bench.granted("a");
+  const wasHeld = bench.api.holders();
+  bench.api.blocks.delete(b0);
+  const first = only(bench.send({ kind: "block", cidr: b0, block: undefined }), "claim-block");
+  assert.deepEqual([first.block, first.pool], [b0, "blue"]);
+  bench.send({ kind: "claimed", id: first.id, problem: { reason: "Forbidden", message: "403" } });
+  const again = nextWake(bench.ledger);
+  assert.ok(again !== undefined && again > bench.now && again <= bench.now + 60_000);
+  const second = only(bench.wait(again - bench.now), "claim-block");
+  bench.send({ kind: "claimed", id: second.id, block: { cidr: b0, block: bench.api.claim(node, "blue") } });
+  bench.serve(bench.fsync());
+  assert.deepEqual(bench.api.holders(), wasHeld);
+});
+
+test("given a block that is gone with a pod's address, when another has that address by now, then it is lost, and seldom asked for", () => {
+  const bench = new Bench().online("blue");
+  bench.granted("a");
+  bench.api.blocks.delete(b0);
+  let { id } = only(bench.send({ kind: "block", cidr: b0, block: undefined }), "claim-block");
+  const block = bench.api.claim("n2" as NodeName, "blue");
+  bench.api.takeFor(b0, "other", "n2");
+  const shown = { cidr: b0, block: bench.api.blocks.get(b0) ?? block };
+  for (let round = 0; round < 3; round++) {
+    assert.deepEqual(kindsOf(bench.send({ kind: "claimed", id, block: shown })), []);
+    // It does not concern this node any more, which is told.
+    assert.deepEqual(kindsOf(bench.send({ kind: "block", cidr: b0, block: undefined })), []);
+    const again = nextWake(bench.ledger);
+    assert.ok(again !== undefined && again >= bench.now + 10_000);
+    id = only(bench.wait(again - bench.now), "claim-block").id;
+  }
+});
+
 test("given an address that is asked for, when it is free, then exactly it is given, beside what the attachment holds", () => {
   const bench = new Bench().online("blue");
   assert.deepEqual(bench.granted("a", { requested: ["10.0.0.2"] }), ["10.0.0.2"]);

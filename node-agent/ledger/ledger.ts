@@ -139,6 +139,7 @@ function take(turn: Turn, event: LedgerEvent): void {
       return offline(turn);
     case "incomplete":
       turn.ledger.complete = false;
+      turn.ledger.afresh = true;
       return;
     case "acknowledged":
       return acknowledge(turn, event);
@@ -238,6 +239,7 @@ function online(turn: Turn): void {
   const { ledger } = turn;
   ledger.online = true;
   ledger.complete = true;
+  ledger.afresh = false;
   for (const lane of ledger.lanes.values()) turn.lanes.add(lane);
   turn.roomChanged = true;
 }

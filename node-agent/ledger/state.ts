@@ -325,6 +325,8 @@ export interface Ledger extends LedgerOptions {
   retryJournalAt: Instant;
   /** Everything that concerns this node has been seen. */
   complete: boolean;
+  /** All data is being told anew: an older version of a block is then no old news. */
+  afresh: boolean;
   /** The server answers; otherwise since when it does not. */
   online: boolean;
   offlineSince: Instant;
@@ -362,6 +364,7 @@ export function createLedger(options: LedgerOptions, now: Instant, closed?: Trou
     diskFails: false,
     retryJournalAt: now,
     complete: false,
+    afresh: false,
     online: false,
     offlineSince: now,
     closed,
