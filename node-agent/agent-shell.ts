@@ -466,7 +466,7 @@ function isSettled({ unconfirmed, unsaved, flights, claims, lanes }: Ledger): bo
 /** The past is not known: an address may be in use that only the lost journal knew of. */
 function lostPast({ lostPast: why }: Meta): Trouble | undefined {
   if (why === undefined) return undefined;
-  const next = "Drain this node, then remove journal.db from the agent's state directory and restart the agent";
+  const next = "Drain this node, then remove journal.db* from the agent's state directory and restart the agent";
   return trouble("AgentStarting", why, { code: cniCode.tryLater, next });
 }
 

@@ -1,6 +1,6 @@
 // The thread that owns the journal's files: the lock, the database, one fsync for all that came while the last one ran.
 // Leaves to journal-shell.ts what is asked of it; says nothing to anybody else.
-import { closeSync, existsSync, fsyncSync, mkdirSync, openSync, renameSync, rmSync, statSync } from "node:fs";
+import { closeSync, existsSync, fsyncSync, mkdirSync, openSync, readSync, renameSync, rmSync, statSync } from "node:fs";
 import { join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import { parentPort, receiveMessageOnPort } from "node:worker_threads";
@@ -14,6 +14,7 @@ invariant(port !== null, "the journal runs in a thread of its own");
 
 let lock: DatabaseSync | undefined;
 let database: DatabaseSync | undefined;
+let directory = "";
 
 port.on("message", (first: JournalOrder) => {
   const orders = [first];
@@ -69,23 +70,59 @@ function tolerate(act: () => void): void {
 /** The names of the files in the state directory. */
 const lockName = "agent.lock";
 const journalName = "journal.db";
+/** What belongs to a journal, itself included. `-in-use` is there while a part of it is certainly in `-wal`. */
+const suffixes = ["", "-wal", "-shm", "-in-use"] as const;
 
-function open(directory: string, meta: Meta, schema: number): JournalAnswer {
+function open(stateDirectory: string, meta: Meta, schema: number): JournalAnswer {
   try {
+    directory = stateDirectory;
     mkdirSync(directory, { recursive: true, mode: 0o700 });
     if (!takeLock(join(directory, lockName))) return { kind: "busy" };
     const path = join(directory, journalName);
-    if (!existsSync(path)) create(path, meta, schema, undefined);
-    const found = read(path, meta, schema);
-    if (typeof found === "object") return { kind: "opened", ...found };
+    const lost = lossOf(path);
+    if (lost === undefined && !existsSync(path)) create(path, meta, schema, undefined);
+    const found = lost ?? read(path, meta, schema);
+    if (typeof found === "object") return opened(path, found);
     const movedTo = setAside(path);
-    create(path, meta, schema, `${found}; it was set aside as ${movedTo}`);
+    create(path, meta, schema, `${found}; what there is was set aside as ${movedTo}`);
     const fresh = read(path, meta, schema);
     invariant(typeof fresh === "object", `a new journal is unreadable: ${String(fresh)}`);
-    return { kind: "opened", ...fresh };
+    return opened(path, fresh);
   } catch (error) {
     return { kind: "refused", why: messageOf(error) };
   }
+}
+
+function opened(path: string, found: Found): JournalAnswer {
+  // Opening wrote into it, so from here to its proper end there is a write-ahead log, or something has gone wrong.
+  if (hasWriteAheadLog(path)) tolerate(() => markInUse(path));
+  return { kind: "opened", ...found };
+}
+
+/** SQLite takes a journal without its write-ahead log for a whole one, and we would take none for a new one. */
+function lossOf(path: string): string | undefined {
+  const isInUse = existsSync(`${path}-in-use`);
+  if (!existsSync(path))
+    return isInUse || existsSync(`${path}-wal`) ? "the journal is gone, and a part of it is still there" : undefined;
+  if (!isInUse || hasWriteAheadLog(path)) return undefined;
+  return `the newest part of the journal is ${existsSync(`${path}-wal`) ? "unreadable" : "gone"} (${journalName}-wal)`;
+}
+
+/** Whether it begins as SQLite's do (its file format, 4.1); the last bit tells how its checksums are written. */
+function hasWriteAheadLog(path: string): boolean {
+  if (!existsSync(`${path}-wal`)) return false;
+  const file = openSync(`${path}-wal`, "r");
+  try {
+    const head = Buffer.alloc(4);
+    return readSync(file, head, 0, 4, 0) === 4 && (head.readUInt32BE() & ~1) === 0x377f0682;
+  } finally {
+    closeSync(file);
+  }
+}
+
+function markInUse(path: string): void {
+  closeSync(openSync(`${path}-in-use`, "a", 0o600));
+  syncDirectory(path);
 }
 
 /** SQLite's lock is the one lock of Node that a dead process does not keep. */
@@ -214,7 +251,7 @@ function putMeta(meta: Meta): void {
 
 function setAside(path: string): string {
   const movedTo = `${path}.aside-${new Date().toISOString().replaceAll(":", "")}`;
-  for (const suffix of ["", "-wal", "-shm"]) {
+  for (const suffix of suffixes) {
     if (existsSync(path + suffix)) renameSync(path + suffix, movedTo + suffix);
   }
   syncDirectory(path);
@@ -222,6 +259,14 @@ function setAside(path: string): string {
 }
 
 function close(): void {
+  // Before the write-ahead log goes, so that a crash between the two is not taken for a loss.
+  if (database !== undefined) {
+    const path = join(directory, journalName);
+    tolerate(() => {
+      rmSync(`${path}-in-use`, { force: true });
+      syncDirectory(path);
+    });
+  }
   database?.close();
   lock?.close();
   port?.close();

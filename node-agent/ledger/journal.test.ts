@@ -173,8 +173,8 @@ test("a write that fails is reported as such, and the next one that works goes o
   );
 });
 
-test("the lock of a killed agent is gone with it, and what it was told to be written is there", async (t) => {
-  const disk = new Disk(t);
+/** An agent in a process of its own that has written this row and was killed. */
+async function killed(disk: Disk, written: JournalRow): Promise<void> {
   const shell = pathToFileURL(join(import.meta.dirname, "journal-shell.ts")).href;
   const world = pathToFileURL(join(import.meta.dirname, "../../shared/process/world.ts")).href;
   const script = join(disk.directory, "agent.mjs");
@@ -184,12 +184,17 @@ test("the lock of a killed agent is gone with it, and what it was told to be wri
 import { systemClock } from ${JSON.stringify(world)};
 const journal = await openJournal({ directory: ${JSON.stringify(disk.directory)}, meta: ${JSON.stringify(meta)}, clock: systemClock,
   logger: { warn() {} }, written: () => process.stdout.write("written"), failed: () => {} });
-journal.append(1, [${JSON.stringify(row("a"))}]);`,
+journal.append(1, [${JSON.stringify(written)}]);`,
   );
   const child = spawn(process.execPath, [script], { stdio: ["ignore", "pipe", "inherit"] });
   await once(child.stdout, "data");
   child.kill("SIGKILL");
   await once(child, "exit");
+}
+
+test("the lock of a killed agent is gone with it, and what it was told to be written is there", async (t) => {
+  const disk = new Disk(t);
+  await killed(disk, row("a"));
   const journal = await disk.open();
   assert.deepEqual(
     journal.records.attachments.map(({ containerId }) => containerId),
@@ -247,6 +252,64 @@ test("a damaged journal is set aside with its bytes, whatever the damage", async
       name,
     );
   }
+});
+
+const losses: Readonly<Record<string, readonly [said: RegExp, lose: (path: string) => void]>> = {
+  "its write-ahead log is gone": [/newest part of the journal is gone/, (path) => rmSync(`${path}-wal`)],
+  "its write-ahead log is empty": [
+    /newest part of the journal is unreadable/,
+    (path) => truncateSync(`${path}-wal`, 0),
+  ],
+  "its write-ahead log is garbage": [
+    /newest part of the journal is unreadable/,
+    (path) => writeFileSync(`${path}-wal`, "garbage ".repeat(1_000)),
+  ],
+  "it is gone but for its write-ahead log": [
+    /the journal is gone, and a part of it is still there/,
+    (path) => {
+      for (const suffix of ["", "-shm", "-in-use"]) rmSync(path + suffix);
+    },
+  ],
+  "it alone is gone": [/the journal is gone, and a part/, (path) => rmSync(path)],
+};
+
+for (const [loss, [said, lose]] of Object.entries(losses)) {
+  test(`a killed agent's journal of which ${loss} is taken neither for a whole nor for a new one, until all of it is removed`, async (t) => {
+    const disk = new Disk(t);
+    await killed(disk, row("a"));
+    lose(disk.path);
+    const journal = await disk.open();
+    assert.match(journal.meta.lostPast ?? "", said);
+    assert.deepEqual(journal.records.attachments, []);
+    await disk.close(journal);
+    const later = await disk.open();
+    assert.match(later.meta.lostPast ?? "", said, "a restart must not make the loss forgotten");
+    await disk.close(later);
+    // What the advice says.
+    for (const name of readdirSync(disk.directory))
+      if (name.startsWith("journal.db")) rmSync(join(disk.directory, name));
+    assert.equal((await disk.open()).meta.lostPast, undefined);
+  });
+}
+
+test("a journal that was closed properly needs nothing beside it", async (t) => {
+  const disk = new Disk(t);
+  await disk.write(await disk.open(), row("a"));
+  assert.deepEqual(
+    readdirSync(disk.directory).filter((name) => name.startsWith("journal.db")),
+    ["journal.db"],
+  );
+  assert.equal((await disk.open()).meta.lostPast, undefined);
+});
+
+test("an agent killed again and again, also at its end, loses nothing and is not thought to have", async (t) => {
+  const disk = new Disk(t);
+  for (const name of ["a", "b", "c"]) await killed(disk, row(name));
+  // As a crash between the last two steps of closing leaves it.
+  rmSync(`${disk.path}-in-use`);
+  const journal = await disk.open();
+  assert.equal(journal.meta.lostPast, undefined);
+  assert.equal(journal.records.attachments.length, 3);
 });
 
 test("a journal of a newer agent is left as it is, and this one does not start", async (t) => {
