@@ -63,6 +63,8 @@ test("a warning is written at once, then summed once a minute as long as it repe
     msg: "Could not reach the API server",
     attempt: 3,
     repeats: 2,
+    since: "2030-01-01T14:00:00.000Z",
+    until: "2030-01-01T14:00:00.000Z",
   });
   clock.advance(10_000);
   warn(4);
@@ -76,14 +78,72 @@ test("a warning is written at once, then summed once a minute as long as it repe
   assert.deepEqual([records().length, records()[3].repeats], [4, undefined]);
 });
 
-test("warnings of different texts or components are not summed together; errors never are", () => {
-  const { logger, records } = startLog();
-  logger.warn("One");
-  logger.warn("Two");
-  logger.with({ component: "a" }).warn("One");
-  logger.error("Three");
-  logger.error("Three");
-  assert.equal(records().length, 5);
+for (const level of ["warn", "error"] as const) {
+  test(`at level ${level}, different texts, components and levels are not summed together`, () => {
+    const { logger, records } = startLog();
+    logger[level]("One");
+    logger[level]("Two");
+    logger.with({ component: "a" })[level]("One");
+    logger[level === "warn" ? "error" : "warn"]("One");
+    assert.equal(records().length, 4);
+    logger[level]("Two");
+    assert.equal(records().length, 4);
+  });
+
+  test(`at level ${level}, a sum says when the first and the last of it was, not when it is written`, () => {
+    const { logger, clock, records } = startLog();
+    const say = (): void => logger[level]("Could not reach the API server");
+    say();
+    clock.advance(5_000);
+    say();
+    clock.advance(10_000);
+    say();
+    clock.advance(45_000);
+    const [, sum] = records();
+    const times = ["2030-01-01T14:01:00.000Z", "2030-01-01T14:00:05.000Z", "2030-01-01T14:00:15.000Z"];
+    assert.deepEqual([sum.level, sum.repeats, sum.time, sum.since, sum.until], [level, 2, ...times]);
+  });
+}
+
+for (const key of [
+  "node",
+  "pod",
+  "uid",
+  "attachment",
+  "pool",
+  "block",
+  "address",
+  "handle",
+  "resource",
+  "path",
+  "option",
+] as const) {
+  test(`lines about different objects (${key}) are facts of their own; about the same one they are summed`, () => {
+    const { logger, clock, records } = startLog();
+    for (const object of ["a", "b", "c", "b"]) logger.warn("Lost it", { [key]: object, reason: "x" });
+    clock.advance(repeatWindowMs);
+    assert.deepEqual(
+      records().map((record) => [record[key], record.repeats]),
+      [
+        ["a", undefined],
+        ["b", undefined],
+        ["c", undefined],
+        ["b", 1],
+      ],
+    );
+  });
+}
+
+test("objects beyond a bound are summed into one line, so that a storm is no flood and leaves nothing behind", () => {
+  const { log, logger, clock, lines } = startLog();
+  for (let address = 0; address < 10_000; address++) logger.warn("Lost an address", { address: `10.0.0.${address}` });
+  assert.ok(lines.length > 50 && lines.length < 100, String(lines.length));
+  assert.ok(clock.pending() < 100);
+  log.flush();
+  const last = JSON.parse(lines.at(-1) ?? "");
+  assert.equal(last.address, "10.0.0.9999");
+  assert.equal(lines.length - 1 + last.repeats, 10_000);
+  assert.equal(clock.pending(), 0);
 });
 
 test("flush says what is still being summed and leaves no timer", () => {
@@ -117,7 +177,7 @@ test("an error is written as its messages and its code; its stack at level debug
   const err = new Failure("journal-write", "cannot append", { cause: new Error("ENOSPC: no space left on device") });
   logger.error("Could not write", { err });
   log.setLevel("debug");
-  logger.error("Could not write", { err, code: 11 });
+  logger.error("Could not write again", { err, code: 11 });
   const [first, second] = records();
   assert.equal(first.err, "cannot append: ENOSPC: no space left on device");
   assert.equal(first.code, "journal-write");
@@ -146,9 +206,9 @@ test("tokens, keys and passwords are not written, whichever key or error carries
     logger.error("Failed", {
       err: new Error(`401 for ${token}`, { cause: new Error(`header "Authorization: Bearer s3cretPLANTED"`) }),
     });
-    logger.error("Failed", { err: new Error(`bad key ${key}`) });
-    logger.error("Failed", { url: "https://me:PLANTED@10.0.0.1/x", path: `${"x".repeat(2040)} ${token}` });
-    logger.error("Failed", { err: `cut ${key.slice(0, 45)}` });
+    logger.error("Failed at a key", { err: new Error(`bad key ${key}`) });
+    logger.error("Failed at a URL", { url: "https://me:PLANTED@10.0.0.1/x", path: `${"x".repeat(2040)} ${token}` });
+    logger.error("Failed at half a key", { err: `cut ${key.slice(0, 45)}` });
     const all = lines.join("\n");
     assert.doesNotMatch(all, /PLANTED|eyJzdWIi|c2lnbmF0|MHcCAQ/);
     assert.equal(all.match(/\[redacted\]/g)?.length, 5);

@@ -1,4 +1,4 @@
-// The log of a process: levels, the closed set of keys, the sum of repeated warnings, one line of text per record (ux 6).
+// The log of a process: levels, the closed set of keys, the sum of repeated warnings and errors, one line of text per record (ux 6).
 // Leaves to others: where the lines go (shared/process) and what is worth saying.
 import { Failure, type UnixMs } from "./kinds.ts";
 import type { Clock } from "./world.ts";
@@ -8,7 +8,7 @@ export type Level = (typeof levels)[number];
 export const logFormats = ["json", "text"] as const;
 export type LogFormat = (typeof logFormats)[number];
 
-/** A key a line may carry besides time, level, msg and repeats. A new one is added here, so that two words never mean one thing. */
+/** A key a line may carry besides time, level, msg, and repeats, since and until of a sum. A new one is added here, so that two words never mean one thing. */
 export type LogKey =
   | "component"
   | "node"
@@ -61,7 +61,7 @@ export interface Log {
   readonly logger: Logger;
   level(): Level;
   setLevel(level: Level): void;
-  /** Writes the sums of the warnings that are still being summed: for the end of the process. */
+  /** Writes what is still being summed: for the end of the process. */
   flush(): void;
 }
 
@@ -75,64 +75,100 @@ export interface LogOptions {
   readonly count?: (level: "error" | "warn") => void;
 }
 
-/** A warning is written at once; the same text again within this time is only counted. */
+/** A warning or error is written at once; the same about the same object again within this time is only counted. */
 export const repeatWindowMs = 60_000;
-/** Texts are constant, so there are as many as places that warn; beyond this bound a warning is written unsummed. */
-const maxSummedTexts = 512;
+/** Texts are constant, so there are as many as places that warn. About so many objects at a time each; beyond, further ones are summed. */
+const maxObjectsPerText = 64;
+/** Beyond this bound what is said is written unsummed. */
+const maxSums = 4096;
+/** Lines that differ in one of these are about different objects: each is a fact of its own. */
+const objectKeys = [
+  "node",
+  "pod",
+  "uid",
+  "attachment",
+  "pool",
+  "block",
+  "address",
+  "handle",
+  "resource",
+  "path",
+  "option",
+] as const satisfies readonly LogKey[];
 /** Longest text of one value: an error may quote a whole reply. */
 const maxValueChars = 2048;
 
 export function createLog(options: LogOptions): Log {
   let level = options.level;
-  const summing = new Map<string, Summed>();
+  /** By text, then by object. */
+  const summing = new Map<string, Map<string, Summed>>();
+  let sums = 0;
   const isOn = (asked: Level): boolean => levels.indexOf(asked) <= levels.indexOf(level);
 
-  function write(at: Level, message: string, keys: LogKeys, repeated = 0): void {
-    const record: LogRecord = {
-      time: options.clock.wall(),
-      level: at,
-      message,
-      keys: plainKeys(keys, isOn("debug")),
-      repeats: repeated,
-    };
-    options.write(options.format === "json" ? jsonLine(record) : textLine(record));
+  function write(at: Level, message: string, keys: LogKeys, repeats?: Repeats): void {
+    const record: LogRecord = { time: options.clock.wall(), level: at, message, keys: plainKeys(keys, isOn("debug")) };
+    const line = repeats === undefined ? record : { ...record, repeats };
+    options.write(options.format === "json" ? jsonLine(line) : textLine(line));
   }
 
-  function warn(message: string, keys: LogKeys): void {
-    const text = `${keys.component ?? ""} ${message}`;
-    const summed = summing.get(text);
+  /** Written at once, or counted if it was said lately. */
+  function sumUp(at: SummedLevel, message: string, keys: LogKeys): void {
+    const text = `${at} ${keys.component ?? ""} ${message}`;
+    const ofText = summing.get(text) ?? new Map<string, Summed>();
+    const object = JSON.stringify(objectKeys.map((key) => String(keys[key] ?? "")));
+    const summed = ofText.get(object) ?? ofText.get(furtherObjects);
     if (summed !== undefined) {
-      summed.count += 1;
+      const now = options.clock.wall();
+      summed.repeats = { count: (summed.repeats?.count ?? 0) + 1, since: summed.repeats?.since ?? now, until: now };
       summed.keys = keys;
       return;
     }
-    write("warn", message, keys);
-    if (summing.size < maxSummedTexts) openWindow(text, message, keys);
+    write(at, message, keys);
+    if (sums >= maxSums) return;
+    summing.set(text, ofText);
+    openWindow(ofText, ofText.size < maxObjectsPerText ? object : furtherObjects, at, message, keys);
   }
 
-  function openWindow(text: string, message: string, keys: LogKeys): void {
+  function openWindow(
+    ofText: Map<string, Summed>,
+    object: string,
+    at: SummedLevel,
+    message: string,
+    keys: LogKeys,
+  ): void {
     const cancel = options.clock.after(repeatWindowMs, () => {
-      const closed = closeWindow(text);
-      if (closed !== undefined && closed.count > 0) openWindow(text, message, closed.keys);
+      const { keys: last, repeats } = summed;
+      closeWindow(ofText, object, summed);
+      if (repeats !== undefined) openWindow(ofText, object, at, message, last);
     });
-    summing.set(text, { message, count: 0, keys, cancel });
+    const summed: Summed = { level: at, message, keys, cancel };
+    ofText.set(object, summed);
+    sums += 1;
   }
 
-  function closeWindow(text: string): Summed | undefined {
-    const summed = summing.get(text);
-    summing.delete(text);
-    if (summed !== undefined && summed.count > 0) write("warn", summed.message, summed.keys, summed.count);
-    return summed;
+  function closeWindow(
+    ofText: Map<string, Summed>,
+    object: string,
+    { level: at, message, keys, repeats }: Summed,
+  ): void {
+    ofText.delete(object);
+    sums -= 1;
+    if (repeats !== undefined) write(at, message, keys, repeats);
   }
 
   function flush(): void {
-    for (const text of [...summing.keys()]) closeWindow(text)?.cancel();
+    for (const ofText of summing.values()) {
+      for (const [object, summed] of [...ofText]) {
+        summed.cancel();
+        closeWindow(ofText, object, summed);
+      }
+    }
   }
 
   function say(at: Level, message: string, keys: LogKeys): void {
     if (at === "error" || at === "warn") options.count?.(at);
     if (!isOn(at)) return;
-    if (at === "warn") warn(message, keys);
+    if (at === "error" || at === "warn") sumUp(at, message, keys);
     else write(at, message, keys);
   }
 
@@ -162,11 +198,23 @@ export function createLog(options: LogOptions): Log {
   };
 }
 
-/** One text being summed: how often it was not written, and the keys of the last time. */
+type SummedLevel = "error" | "warn";
+/** In place of an object: all that are more than are told apart. */
+const furtherObjects = "";
+
+/** What was not written, and when that was. */
+interface Repeats {
+  readonly count: number;
+  readonly since: UnixMs;
+  readonly until: UnixMs;
+}
+
+/** What is being summed, with the keys of the last time. */
 interface Summed {
+  readonly level: SummedLevel;
   readonly message: string;
-  count: number;
   keys: LogKeys;
+  repeats?: Repeats;
   readonly cancel: () => void;
 }
 
@@ -182,20 +230,27 @@ interface LogRecord {
   readonly level: Level;
   readonly message: string;
   readonly keys: Readonly<Record<string, string | number | boolean>>;
-  readonly repeats: number;
+  readonly repeats?: Repeats;
 }
 
 function jsonLine({ time, level, message, keys, repeats }: LogRecord): string {
   const head = { time: new Date(time).toISOString(), level, msg: message };
-  return JSON.stringify(repeats === 0 ? { ...head, ...keys } : { ...head, ...keys, repeats });
+  return JSON.stringify({ ...head, ...keys, ...sumOf(repeats) });
 }
 
 function textLine({ time, level, message, keys, repeats }: LogRecord): string {
-  const shown = Object.entries(repeats === 0 ? keys : { ...keys, repeats });
+  const shown = Object.entries({ ...keys, ...sumOf(repeats) });
   const pairs = shown.map(
     ([key, value]) => `  ${key}=${plainWord.test(String(value)) ? value : JSON.stringify(value)}`,
   );
   return `${new Date(time).toISOString()} ${level.toUpperCase().padEnd(5)} ${message}${pairs.join("")}`;
+}
+
+/** A sum is written when its minute is over; when it happened is said by `since` and `until`. */
+function sumOf(repeats: Repeats | undefined): { repeats?: number; since?: string; until?: string } {
+  if (repeats === undefined) return {};
+  const [since, until] = [new Date(repeats.since).toISOString(), new Date(repeats.until).toISOString()];
+  return { repeats: repeats.count, since, until };
 }
 
 const plainWord = /^[\w.:/@,+%*-]+$/;
