@@ -17,7 +17,8 @@ export type JournalOrder =
   | { readonly kind: "close" };
 
 export type JournalAnswer =
-  | { readonly kind: "opened"; readonly meta: Meta; readonly rows: readonly JournalRow[] }
+  /** `vanished`: there was none where an agent had been before. */
+  | { readonly kind: "opened"; readonly meta: Meta; readonly rows: readonly JournalRow[]; readonly vanished: boolean }
   | { readonly kind: "busy" }
   | { readonly kind: "refused"; readonly why: string }
   | { readonly kind: "written"; readonly upTo: RecordNumber; readonly tookMs: number }
@@ -55,7 +56,12 @@ export async function openJournal(options: JournalOptions): Promise<Journal> {
     await ended;
   };
   try {
-    const { meta, rows } = await open(worker, post, options);
+    const { meta, rows, vanished } = await open(worker, post, options);
+    if (vanished) {
+      options.logger.warn("Made a new journal where an agent had been before: it knows nothing of the pods that run", {
+        path: options.directory,
+      });
+    }
     const records = decodeRows(rows);
     worker.on("message", (answer: JournalAnswer) => {
       if (answer.kind === "written") options.written(answer.upTo, answer.tookMs);

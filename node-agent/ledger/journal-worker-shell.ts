@@ -15,6 +15,8 @@ invariant(port !== null, "the journal runs in a thread of its own");
 let lock: DatabaseSync | undefined;
 let database: DatabaseSync | undefined;
 let directory = "";
+/** An agent had been here before this one. */
+let wasHere: boolean | undefined;
 
 port.on("message", (first: JournalOrder) => {
   const orders = [first];
@@ -77,26 +79,29 @@ function open(stateDirectory: string, meta: Meta, schema: number): JournalAnswer
   try {
     directory = stateDirectory;
     mkdirSync(directory, { recursive: true, mode: 0o700 });
-    if (!takeLock(join(directory, lockName))) return { kind: "busy" };
+    const lockPath = join(directory, lockName);
+    wasHere ??= existsSync(lockPath);
+    if (!takeLock(lockPath)) return { kind: "busy" };
     const path = join(directory, journalName);
     const lost = lossOf(path);
-    if (lost === undefined && !existsSync(path)) create(path, meta, schema, undefined);
+    const isNew = lost === undefined && !existsSync(path);
+    if (isNew) create(path, meta, schema, undefined);
     const found = lost ?? read(path, meta, schema);
-    if (typeof found === "object") return opened(path, found);
+    if (typeof found === "object") return opened(path, found, isNew && wasHere);
     const movedTo = setAside(path);
     create(path, meta, schema, `${found}; what there is was set aside as ${movedTo}`);
     const fresh = read(path, meta, schema);
     invariant(typeof fresh === "object", `a new journal is unreadable: ${String(fresh)}`);
-    return opened(path, fresh);
+    return opened(path, fresh, false);
   } catch (error) {
     return { kind: "refused", why: messageOf(error) };
   }
 }
 
-function opened(path: string, found: Found): JournalAnswer {
+function opened(path: string, found: Found, vanished: boolean): JournalAnswer {
   // Opening wrote into it, so from here to its proper end there is a write-ahead log, or something has gone wrong.
   if (hasWriteAheadLog(path)) tolerate(() => markInUse(path));
-  return { kind: "opened", ...found };
+  return { kind: "opened", ...found, vanished };
 }
 
 /** SQLite takes a journal without its write-ahead log for a whole one, and we would take none for a new one. */

@@ -292,6 +292,16 @@ for (const [loss, [said, lose]] of Object.entries(losses)) {
   });
 }
 
+test("a journal that is gone altogether makes room for a new one, which is said if there had been an agent", async (t) => {
+  const disk = new Disk(t);
+  await disk.write(await disk.open(), row("a"));
+  assert.deepEqual(disk.lines, []);
+  rmSync(disk.path);
+  const journal = await disk.open();
+  assert.equal(journal.meta.lostPast, undefined);
+  assert.match(disk.lines.join(), /"warn".*Made a new journal where an agent had been before/);
+});
+
 test("a journal that was closed properly needs nothing beside it", async (t) => {
   const disk = new Disk(t);
   await disk.write(await disk.open(), row("a"));
