@@ -89,6 +89,8 @@ export class Client {
   /** The last ping that was answered, while this server still looks whether it may renew the lease. */
   #undecidedEcho: number | undefined;
   #isLooking = false;
+  /** At once after the hello: until it is known, other nodes may claim what this one lost. Later with each sign of life. */
+  #hasLooked = false;
   /** The last ping that came while the socket was full. */
   #owedEcho: number | undefined;
   #closing: CloseReason | undefined;
@@ -146,6 +148,7 @@ export class Client {
       const next = session.next();
       if (next === undefined) {
         this.behindSince = undefined;
+        if (!this.#hasLooked) void this.#lookAhead(session);
         return sent;
       }
       this.#write(type, next.type === "put" ? this.#parts.frames.put(next.kind, next.object) : frameOf(next));
@@ -156,8 +159,7 @@ export class Client {
 
   /** A sign of life, unless the socket is full: then the bytes in it are one. */
   beat(frame: Buffer): void {
-    // Since the last one the watches had time to catch up.
-    if (this.#session !== undefined && this.#session.ahead().length > 0) void this.#lookAhead(this.#session);
+    if (this.#session !== undefined) void this.#lookAhead(this.#session);
     this.#session?.reconsider();
     if (this.behind > 0) this.#parts.due(this);
     if (this.isClosing || this.#socket.writableLength >= softLimitBytes) return;
@@ -234,6 +236,7 @@ export class Client {
 
   /** Lets the API server say whether this server is merely behind its client, or the data was set back. */
   async #lookAhead(session: Session): Promise<void> {
+    this.#hasLooked = true;
     if (this.#isLooking) return;
     this.#isLooking = true;
     const { node } = this.identity;
