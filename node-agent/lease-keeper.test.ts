@@ -28,7 +28,7 @@ test("a lease runs from when its question was sent, for the shorter of both limi
   keeper.online();
   clock.advance(700);
   beat(pings[0] ?? -1, 45_000);
-  assert.deepEqual(told, [{ kind: "leased", until: 31_000, timestamp: "now" }]);
+  assert.deepEqual(told, [{ kind: "leased", until: 31_000, limitMs: 45_000, timestamp: "now" }]);
 });
 
 test("an answer to a question of an earlier connection, or to none, or without a lease, renews nothing", () => {

@@ -47,7 +47,7 @@ export class LeaseKeeper {
     // Of another connection, or of nobody: it says nothing about when this server saw our Node. One ping may be answered twice.
     if (echo === undefined || !this.#sent.has(echo) || lease === undefined) return;
     const until = (echo + Math.min(lease.limitMs, limitMs() ?? Number.POSITIVE_INFINITY)) as Instant;
-    tell({ kind: "leased", until, timestamp: timestamp() });
+    tell({ kind: "leased", until, limitMs: lease.limitMs, timestamp: timestamp() });
     this.#keep(until, now());
   }
 

@@ -8,6 +8,8 @@ import { setState, type Turn } from "./turn.ts";
 export interface LeasedEvent {
   readonly kind: "leased";
   readonly until: Instant;
+  /** From the question to its end. */
+  readonly limitMs: number;
   /** Now, as Calico prints times. */
   readonly timestamp: string;
 }
@@ -24,12 +26,13 @@ export function isLeased({ lease, closed }: Ledger, now: Instant): boolean {
   return !closed && lease.standing === "runs" && lease.until > now;
 }
 
-export function leased(turn: Turn, { until, timestamp }: LeasedEvent): void {
+export function leased(turn: Turn, { until, limitMs, timestamp }: LeasedEvent): void {
   const { ledger } = turn;
   const { lease } = ledger;
   if (until <= turn.now) return;
   const ranOut = lease.standing === "ran-out";
   lease.until = until;
+  lease.limitMs = limitMs;
   lease.standing = "runs";
   turn.roomChanged = true;
   if (!ranOut) return;

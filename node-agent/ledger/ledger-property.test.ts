@@ -285,7 +285,7 @@ class Rig {
   beat(agoMs: number): void {
     if (!this.ledger.online || this.nodeGoneSince !== undefined || this.#mayNotRenew) return;
     const until = (this.now - agoMs + leaseMs) as Instant;
-    this.send({ kind: "leased", until, timestamp: "" });
+    this.send({ kind: "leased", until, limitMs: leaseMs, timestamp: "" });
     if (until > this.now) this.#leaseOnDisk = until;
   }
 

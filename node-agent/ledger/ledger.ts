@@ -52,7 +52,7 @@ import {
   type RecordNumber,
   rowName,
 } from "./state.ts";
-import { releaseStrangers } from "./stock.ts";
+import { quarantineEnd, releaseStrangers } from "./stock.ts";
 import { beginTurn, type Effect, indexTombstone, journal, save, type Turn } from "./turn.ts";
 
 export type LedgerEvent =
@@ -297,7 +297,7 @@ export function nextWake(ledger: Ledger): Instant | undefined {
     ...ledger.orphans.values(),
     ...[...ledger.lanes.values()].flatMap((lane) => flushTime(ledger, lane) ?? []),
     ...(ledger.lease.standing === "runs" ? [ledger.lease.until] : []),
-    ...ledger.strangers.values(),
+    ...(ledger.closed ? [] : [...ledger.strangers.values()].map((since) => quarantineEnd(ledger, since))),
     ...[ledger.regulateAt ?? [], nextIndex(ledger) ?? []].flat(),
     ...[...ledger.claims.values()].flatMap(({ id, notBefore }) => (id === undefined ? [notBefore] : [])),
     ...awaited(ledger).map(({ since }) => since + answerOverdueMs),

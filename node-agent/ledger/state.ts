@@ -280,6 +280,8 @@ export interface Lease {
   until: Instant;
   /** `none`: there was none yet. `ran-out`: what is in stock must be marked anew before it is handed out. */
   standing: "none" | "runs" | "ran-out";
+  /** How long one runs, as far as is known. */
+  limitMs: number;
 }
 
 export interface Ledger extends LedgerOptions {
@@ -305,7 +307,7 @@ export interface Ledger extends LedgerOptions {
   readonly demands: Map<string, Demand>;
   readonly lease: Lease;
   incarnation: Incarnation;
-  /** Stock that no record of this journal explains, and until when it is left alone: whoever lost his journal may have given it away. */
+  /** Stock that no record of this journal explains, and since when it is seen: whoever lost his journal may have given it away. */
   readonly strangers: Map<string, Instant>;
   /** Handles that are not written yet, and since when they are due; in order of that. */
   readonly unindexed: Map<HandleId, Instant>;
@@ -350,7 +352,7 @@ export function createLedger(options: LedgerOptions, now: Instant, closed?: Trou
     flights: new Map(),
     stock: new Set(),
     demands: new Map(),
-    lease: { until: now, standing: "none" },
+    lease: { until: now, standing: "none", limitMs: usualLeaseMs },
     incarnation: { journal: "", number: 0, timestamp: "" },
     strangers: new Map(),
     unindexed: new Map(),
@@ -410,6 +412,9 @@ export function isDurable(ledger: Ledger, holding: Holding): boolean {
 export function isOpen({ state }: Holding): boolean {
   return state.kind === "reserving" || state.kind === "held" || state.kind === "withdrawn" || state.kind === "leaving";
 }
+
+/** What servers give unless told otherwise. */
+const usualLeaseMs = 45 * 60_000;
 
 /** In stock, or to be so once what is under way is done. */
 export function isStock({ attachment, state }: Holding): boolean {

@@ -13,7 +13,6 @@ import { resumeLease } from "./lease.ts";
 import { type LedgerEvent, nextWake, replay, step } from "./ledger.ts";
 import { decodeRows, type JournalRow } from "./record.ts";
 import { attachmentId, type CallId, createLedger, type Incarnation, type Ledger, type Placement } from "./state.ts";
-import { quarantineMs } from "./stock.ts";
 import type { Effect } from "./turn.ts";
 
 const node = "n1" as NodeName;
@@ -62,7 +61,7 @@ class Bench {
   }
 
   lease(): Effect[] {
-    return this.send({ kind: "leased", until: (this.now + leaseMs) as Instant, timestamp: "t2" });
+    return this.send({ kind: "leased", until: (this.now + leaseMs) as Instant, limitMs: leaseMs, timestamp: "t2" });
   }
 
   send(event: LedgerEvent): Effect[] {
@@ -350,7 +349,7 @@ test("own-journal: stock of another journal is left alone for the quarantine, th
   assert.equal(successor.shown(stock), 8);
   const theirs = new Set([0, 1, 2, 3].map((ordinal) => `10.0.0.${ordinal}`));
   for (const name of ["a", "b", "c", "d"]) assert.ok(!theirs.has(successor.granted(name)));
-  for (let passed = 0; passed <= quarantineMs; passed += leaseMs / 2) {
+  for (let passed = 0; passed <= 2 * leaseMs; passed += leaseMs / 2) {
     successor.now += leaseMs / 2;
     successor.lease();
     successor.send({ kind: "tick" });

@@ -129,8 +129,7 @@ export function lookForStock(turn: Turn, lane: Lane): void {
     const holder = stockAt(ledger, block, ordinal);
     if (!holder || lane.holdings.has(ordinal)) continue;
     if (isOurs(ledger, ownerAttributes(block, ordinal) ?? {})) stocked(turn, block, ordinal, holder);
-    else if (!ledger.strangers.has(`${lane.cidr}#${ordinal}`))
-      ledger.strangers.set(`${lane.cidr}#${ordinal}`, (now + quarantineMs) as Instant);
+    else if (!ledger.strangers.has(`${lane.cidr}#${ordinal}`)) ledger.strangers.set(`${lane.cidr}#${ordinal}`, now);
   }
 }
 
@@ -138,15 +137,17 @@ function isStranger(ledger: Ledger, { block, holdings }: Lane, ordinal: number):
   return block !== undefined && !holdings.has(ordinal) && stockAt(ledger, block, ordinal) !== undefined;
 }
 
-/** Twice the longest lease that servers give by default: by then whoever handed it out without writing it down has stopped. */
-export const quarantineMs = 90 * 60_000;
+/** Twice the lease: by then whoever hands it out by another journal has stopped. */
+export function quarantineEnd({ lease }: Ledger, since: Instant): Instant {
+  return (since + 2 * lease.limitMs) as Instant;
+}
 
 /** Strangers nobody has come for. */
 export function releaseStrangers(turn: Turn): void {
   const { ledger, now } = turn;
   if (ledger.closed) return; // what a lost journal knew may still be running
-  for (const [key, until] of [...ledger.strangers]) {
-    if (until > now) continue;
+  for (const [key, since] of [...ledger.strangers]) {
+    if (quarantineEnd(ledger, since) > now) continue;
     ledger.strangers.delete(key);
     const [cidr = "", ordinal = ""] = key.split("#");
     const lane = [...ledger.lanes.values()].find((one) => one.cidr === cidr);
