@@ -80,6 +80,7 @@ export function openStream(options: StreamOptions): Stream {
           happened: (from, event) => {
             if (from === socket) handle(event);
           },
+          isGivenUp: (from) => from !== socket,
           refused: (why) => {
             refusal = why;
           },
@@ -141,6 +142,8 @@ function withPath(url: string): string {
 
 interface Listener {
   happened(from: WebSocket, event: ClientEvent): void;
+  /** What a connection says that we have ended ourselves is no news of the server. */
+  isGivenUp(from: WebSocket): boolean;
   refused(why: string): void;
 }
 
@@ -168,6 +171,7 @@ function dial(url: string, options: StreamOptions, listener: Listener): WebSocke
     reason = "refused";
     retryAfterMs = retryAfter(headers["retry-after"]);
     firstBytesOf(response).then((body) => {
+      if (listener.isGivenUp(socket)) return;
       const err = handshakeRefusal(code, body, token !== undefined);
       listener.refused(err);
       logger.warn("Was refused by a server", { url, code, err });
@@ -176,14 +180,14 @@ function dial(url: string, options: StreamOptions, listener: Listener): WebSocke
     });
   });
   socket.on("error", (err) => {
-    if (reason === "refused") return; // our own destroy
+    if (reason === "refused" || listener.isGivenUp(socket)) return; // our own doing
     reason = isTls(err) ? "tls" : "refused";
     listener.refused(`${url}: ${messageOf(err)}`);
     logger.warn("Could not reach a server", { url, err });
   });
   socket.on("close", (code, said) => {
     const err = closingRefusal(code, String(said));
-    if (err !== undefined) {
+    if (err !== undefined && !listener.isGivenUp(socket)) {
       listener.refused(err);
       logger.warn("Was turned away by a server", { url, code, err });
     }
