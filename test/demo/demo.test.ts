@@ -71,8 +71,8 @@ test("given a wrong flag or value, then it is named, with what is allowed", () =
   assert.match(problemOf("--pods", "many"), /--pods is "many"/);
   assert.match(problemOf("--node", "3"), /--node/);
   const tooMany =
-    "--pods is 2561, but 2 nodes hold 2560 at most: Calico gives a node 20 blocks of 64 addresses. Use at least 3 nodes";
-  assert.equal(problemOf("--nodes", "2", "--pods", "2561"), tooMany);
-  assert.ok("pods" in Object(parseOptions(["--nodes", "2", "--pods", "2560"])));
-  assert.ok("pods" in Object(parseOptions(["--nodes", "8", "--pods", "10000"])));
+    "--pods is 2401, but 2 nodes hold 2400 at most: Calico gives a node 20 blocks of 64 addresses, and some are kept in stock. Use at least 3 nodes";
+  assert.equal(problemOf("--nodes", "2", "--pods", "2401"), tooMany);
+  assert.ok("pods" in Object(parseOptions(["--nodes", "2", "--pods", "2400"])));
+  assert.ok("pods" in Object(parseOptions(["--nodes", "9", "--pods", "10000"])));
 });

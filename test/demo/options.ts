@@ -14,12 +14,13 @@ export interface DemoOptions {
 /** What Calico does unless told otherwise. */
 const blocksPerNode = 20;
 const blockSize = 64;
-const podsPerNode = blocksPerNode * blockSize;
+/** A little less than fits, as agents keep some addresses in stock. */
+const podsPerNode = 1200;
 
 export const usage = `npm start -- [options]
 
   --nodes N           nodes, each with an agent of its own (1 to 20; default 3)
-  --pods N            pods to add and delete in all (1 to 10000, 1280 for each node; default 60)
+  --pods N            pods to add and delete in all (1 to 10000, 1200 for each node; default 60)
   --once              end when all pods are deleted; exit 0 if nothing went wrong
   --kubeconfig FILE   use this API server instead of the embedded one; it gets Calico's kinds and the access rules
                       if it lacks them, and nodes, pods and pools named cattail-demo…, which are removed at the end
@@ -52,7 +53,7 @@ export function parseOptions(args: readonly string[]): DemoOptions | "help" | { 
 }
 
 function tooMany(nodes: number, pods: number): string {
-  const limit = `Calico gives a node ${blocksPerNode} blocks of ${blockSize} addresses`;
+  const limit = `Calico gives a node ${blocksPerNode} blocks of ${blockSize} addresses, and some are kept in stock`;
   const atLeast = Math.ceil(pods / podsPerNode);
   return `--pods is ${pods}, but ${nodes} nodes hold ${nodes * podsPerNode} at most: ${limit}. Use at least ${atLeast} nodes`;
 }
