@@ -7,36 +7,13 @@ import { connect, type Socket } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { type TestContext, test } from "node:test";
-import type { Objects } from "../shared/calico/resources.ts";
 import { loadConfig } from "../shared/config/load.ts";
-import type { CidrText, NodeName, PoolName, ResourceVersion, Uid } from "../shared/kinds.ts";
 import { openFrame } from "../shared/process/frame.ts";
 import type { AddRequest, AgentReply, AgentRequest } from "../shared/protocol/socket.ts";
-import type { StreamedKind } from "../shared/protocol/stream.ts";
 import { CalicoApi } from "../test/model/calico-api.ts";
+import { objects, pool } from "../test/model/one-pool.ts";
 import { StreamServer } from "../test/model/stream-server.ts";
 import { type RunningAgent, startAgent } from "./agent-shell.ts";
-
-const pool = { name: "blue" as PoolName, cidr: "10.0.0.0/22" as CidrText, blockSize: 26 };
-const identity = { uid: "u" as Uid, resourceVersion: "1" as ResourceVersion };
-const objects: readonly (readonly [StreamedKind, Objects[StreamedKind]])[] = [
-  ["cluster", { ...identity, name: "default", datastoreReady: true, clusterGuid: "g" }],
-  ["node", { ...identity, name: "n1" as NodeName, labels: {} }],
-  [
-    "pool",
-    {
-      ...identity,
-      ...pool,
-      disabled: false,
-      deleting: false,
-      allocatable: true,
-      nodeSelector: "",
-      namespaceSelector: "",
-      allowedUses: ["Workload"],
-      assignmentMode: "Automatic",
-    },
-  ],
-];
 
 class Node {
   readonly api = new CalicoApi([pool]);

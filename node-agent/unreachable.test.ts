@@ -7,37 +7,14 @@ import { type AddressInfo, connect, createServer, type Server, type Socket } fro
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { type TestContext, test } from "node:test";
-import type { Objects } from "../shared/calico/resources.ts";
 import { loadConfig } from "../shared/config/load.ts";
-import type { CidrText, NodeName, PoolName, ResourceVersion, Uid } from "../shared/kinds.ts";
 import { type OpenFrame, openFrame } from "../shared/process/frame.ts";
 import type { AgentReply } from "../shared/protocol/socket.ts";
-import type { StreamedKind } from "../shared/protocol/stream.ts";
 import { type ManualClock, manualClock } from "../test/manual-world.ts";
 import { CalicoApi } from "../test/model/calico-api.ts";
+import { objects, pool } from "../test/model/one-pool.ts";
 import { StreamServer } from "../test/model/stream-server.ts";
 import { startAgent } from "./agent-shell.ts";
-
-const pool = { name: "blue" as PoolName, cidr: "10.0.0.0/22" as CidrText, blockSize: 26 };
-const identity = { uid: "u" as Uid, resourceVersion: "1" as ResourceVersion };
-const objects: readonly (readonly [StreamedKind, Objects[StreamedKind]])[] = [
-  ["cluster", { ...identity, name: "default", datastoreReady: true, clusterGuid: "g" }],
-  ["node", { ...identity, name: "n1" as NodeName, labels: {} }],
-  [
-    "pool",
-    {
-      ...identity,
-      ...pool,
-      disabled: false,
-      deleting: false,
-      allocatable: true,
-      nodeSelector: "",
-      namespaceSelector: "",
-      allowedUses: ["Workload"],
-      assignmentMode: "Automatic",
-    },
-  ],
-];
 
 interface Bench {
   readonly frame: OpenFrame<"agent">;
