@@ -33,6 +33,7 @@ export function measureLedger(metrics: Metrics, ledger: Ledger, now: Instant): v
       if (holding.since < oldest) oldest = holding.since;
     }
   }
+  for (const address of ledger.strangers.keys()) count(`${familyOf(address) === 4 ? "ipv4" : "ipv6"} suspect`);
   for (const family of families) {
     for (const state of addressStates) metrics.addresses.set({ family, state }, counts.get(`${family} ${state}`) ?? 0);
     for (const kind of ["affine", "borrowed"] as const)

@@ -26,6 +26,7 @@ import {
   unsettle,
 } from "./commits.ts";
 import { regulate, revalue } from "./demand.ts";
+import { type EvidenceEvent, evidenceTime, judge, seekEvidence } from "./evidence.ts";
 import { type IndexedEvent, index, indexed, nextIndex } from "./late-handles.ts";
 import { expireLease, type LeasedEvent, leased, revoke } from "./lease.ts";
 import {
@@ -52,7 +53,6 @@ import {
   type RecordNumber,
   rowName,
 } from "./state.ts";
-import { quarantineEnd, releaseStrangers } from "./stock.ts";
 import { beginTurn, type Effect, indexTombstone, journal, save, type Turn } from "./turn.ts";
 
 export type LedgerEvent =
@@ -80,6 +80,8 @@ export type LedgerEvent =
   | ({ readonly kind: "claimed" } & ClaimAnswer)
   | IndexedEvent
   | LeasedEvent
+  /** In answer to `seek-evidence`. */
+  | EvidenceEvent
   /** A server says that this node's Node is gone. */
   | { readonly kind: "node-gone" }
   /** What was kept on disk has been seen: good enough to go on with, until a server is there. */
@@ -149,6 +151,8 @@ function take(turn: Turn, event: LedgerEvent): void {
       return indexed(turn, event);
     case "leased":
       return leased(turn, event);
+    case "evidence":
+      return judge(turn, event);
     case "node-gone":
       return revoke(turn);
     case "remembered":
@@ -255,7 +259,7 @@ function tick(turn: Turn): void {
   const { ledger, now } = turn;
   expireLease(turn);
   for (const waiting of [...ledger.adds.values()]) expire(turn, waiting);
-  releaseStrangers(turn);
+  seekEvidence(turn);
   expireOrphans(turn);
   retryJournal(turn);
   for (const lane of ledger.lanes.values()) if (lane.due.size > 0) turn.lanes.add(lane);
@@ -297,8 +301,7 @@ export function nextWake(ledger: Ledger): Instant | undefined {
     ...ledger.orphans.values(),
     ...[...ledger.lanes.values()].flatMap((lane) => flushTime(ledger, lane) ?? []),
     ...(ledger.lease.standing === "runs" ? [ledger.lease.until] : []),
-    ...(ledger.closed ? [] : [...ledger.strangers.values()].map((since) => quarantineEnd(ledger, since))),
-    ...[ledger.regulateAt ?? [], nextIndex(ledger) ?? []].flat(),
+    ...[ledger.regulateAt ?? [], nextIndex(ledger) ?? [], evidenceTime(ledger) ?? []].flat(),
     ...[...ledger.claims.values()].flatMap(({ id, notBefore }) => (id === undefined ? [notBefore] : [])),
     ...awaited(ledger).map(({ since }) => since + answerOverdueMs),
     ...(ledger.unsaved.size > 0 ? [ledger.retryJournalAt] : []),

@@ -284,6 +284,11 @@ export interface Lease {
   limitMs: number;
 }
 
+export interface Stranger extends Pick<Place, "block" | "ordinal"> {
+  /** As far as this process knows. */
+  readonly since: Instant;
+}
+
 export interface Ledger extends LedgerOptions {
   readonly attachments: Map<AttachmentId, Attachment>;
   readonly lanes: Map<BlockCidr, Lane>;
@@ -307,8 +312,10 @@ export interface Ledger extends LedgerOptions {
   readonly demands: Map<string, Demand>;
   readonly lease: Lease;
   incarnation: Incarnation;
-  /** Stock that no record of this journal explains, and since when it is seen: whoever lost his journal may have given it away. */
-  readonly strangers: Map<string, Instant>;
+  /** Stock that no record of this journal explains: whoever lost his journal may have given it away. */
+  readonly strangers: Map<Address, Stranger>;
+  /** What runs on this node is not looked at again before. */
+  evidenceAt: Instant;
   /** Handles that are not written yet, and since when they are due; in order of that. */
   readonly unindexed: Map<HandleId, Instant>;
   /** Handles being written, by the request for them. */
@@ -355,6 +362,7 @@ export function createLedger(options: LedgerOptions, now: Instant, closed?: Trou
     lease: { until: now, standing: "none", limitMs: usualLeaseMs },
     incarnation: { journal: "", number: 0, timestamp: "" },
     strangers: new Map(),
+    evidenceAt: now,
     unindexed: new Map(),
     indexing: undefined,
     regulateAt: undefined,

@@ -3,7 +3,7 @@
 import { holderOf, ownerAttributes } from "../../shared/calico/block.ts";
 import { warmHandle } from "../../shared/calico/names.ts";
 import type { Block, Holder } from "../../shared/calico/resources.ts";
-import { familyOf } from "../../shared/ip/cidr.ts";
+import { addressAt, familyOf } from "../../shared/ip/cidr.ts";
 import { type HandleId, type Instant, invariant } from "../../shared/kinds.ts";
 import type { Owner } from "../../shared/protocol/stream.ts";
 import { poolOf } from "./blocks.ts";
@@ -119,46 +119,20 @@ export function stocked(turn: Turn, block: Block, ordinal: number, { handle, seq
 /** What bears a mark of ours was asked for by us. Anything else may have been given away by whoever lost his journal. */
 export function lookForStock(turn: Turn, lane: Lane): void {
   const { ledger, now } = turn;
-  const { block } = lane;
-  for (const key of [...ledger.strangers.keys()]) {
-    if (key.startsWith(`${lane.cidr}#`) && !isStranger(ledger, lane, Number(key.slice(lane.cidr.length + 1))))
-      ledger.strangers.delete(key);
+  const { block, cidr } = lane;
+  for (const [address, stranger] of [...ledger.strangers]) {
+    if (stranger.block === cidr && !isStranger(ledger, lane, stranger.ordinal)) ledger.strangers.delete(address);
   }
   if (!block?.attributes.some(({ handle_id }) => handle_id === warmHandle(ledger.node))) return;
   for (const ordinal of block.allocations.keys()) {
     const holder = stockAt(ledger, block, ordinal);
     if (!holder || lane.holdings.has(ordinal)) continue;
+    const address = addressAt(cidr, ordinal);
     if (isOurs(ledger, ownerAttributes(block, ordinal) ?? {})) stocked(turn, block, ordinal, holder);
-    else if (!ledger.strangers.has(`${lane.cidr}#${ordinal}`)) ledger.strangers.set(`${lane.cidr}#${ordinal}`, now);
+    else if (!ledger.strangers.has(address)) ledger.strangers.set(address, { block: cidr, ordinal, since: now });
   }
 }
 
 function isStranger(ledger: Ledger, { block, holdings }: Lane, ordinal: number): boolean {
   return block !== undefined && !holdings.has(ordinal) && stockAt(ledger, block, ordinal) !== undefined;
-}
-
-/** Twice the lease: by then whoever hands it out by another journal has stopped. */
-export function quarantineEnd({ lease }: Ledger, since: Instant): Instant {
-  return (since + 2 * lease.limitMs) as Instant;
-}
-
-/** Strangers nobody has come for. */
-export function releaseStrangers(turn: Turn): void {
-  const { ledger, now } = turn;
-  if (ledger.closed) return; // what a lost journal knew may still be running
-  for (const [key, since] of [...ledger.strangers]) {
-    if (quarantineEnd(ledger, since) > now) continue;
-    ledger.strangers.delete(key);
-    const [cidr = "", ordinal = ""] = key.split("#");
-    const lane = [...ledger.lanes.values()].find((one) => one.cidr === cidr);
-    const at = Number(ordinal);
-    const holder = lane?.block && stockAt(ledger, lane.block, at);
-    if (!lane?.block || !holder || lane.holdings.has(at)) continue;
-    const { handle, sequence } = holder;
-    hold(
-      turn,
-      { ...nobodys, block: lane.cidr, ordinal: at, handle, attributes: {} },
-      { kind: "leaving", sequence, to: "free" },
-    );
-  }
 }

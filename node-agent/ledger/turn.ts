@@ -2,6 +2,7 @@
 // Leaves to its users why something changes.
 import { addressAt } from "../../shared/ip/cidr.ts";
 import {
+  type Address,
   type AttachmentId,
   type BlockCidr,
   type HandleId,
@@ -51,6 +52,15 @@ export type Effect =
   | { readonly kind: "incarnation"; readonly incarnation: Incarnation }
   /** The API shows that somebody else changed what is ours. */
   | { readonly kind: "conflict"; readonly what: Conflict; readonly holding: Holding }
+  /** Look at what runs on this node: answered by `evidence`. */
+  | { readonly kind: "seek-evidence" }
+  /** What became of a lost journal's stock. `isProof`: what is kept is so since somebody has it. */
+  | {
+      readonly kind: "judged";
+      readonly isProof: boolean;
+      readonly released: readonly Address[];
+      readonly kept: readonly Address[];
+    }
   /** The server owes an answer for too long: another connection may bring one. */
   | { readonly kind: "reconnect" };
 
