@@ -26,6 +26,7 @@ import { type CallId, createLedger, type Incarnation, type Ledger, type WarmPoli
 import { pick } from "./ledger/stock.ts";
 import type { Effect } from "./ledger/turn.ts";
 import { measureLedger } from "./measures.ts";
+import { readLibcniCaches } from "./runtime/libcni-cache-shell.ts";
 import { type AgentSocket, listenSocket } from "./socket/server-shell.ts";
 import { openSpool, type Spool } from "./socket/spool-shell.ts";
 import type { EndReason } from "./sync/client.ts";
@@ -314,11 +315,35 @@ class Agent {
           handle,
         });
       }
+      case "seek-evidence":
+        void readLibcniCaches(this.#frame.config().cni.cacheDirs).then((found) =>
+          this.#handle({ kind: "evidence", ...found }),
+        );
+        return;
+      case "judged":
+        return this.#tellVerdict(effect);
       case "reconnect":
         return this.#stream?.distrust();
       default:
         return impossible(effect);
     }
+  }
+
+  #tellVerdict({ doubt, released, kept }: Extract<Effect, { kind: "judged" }>): void {
+    const { logger } = this.#frame;
+    if (released.length > 0)
+      logger.info("Released stock of a lost journal that nobody uses", {
+        count: released.length,
+        address: few(released),
+      });
+    if (kept.length === 0) return;
+    const found = { count: kept.length, address: few(kept) };
+    if (doubt !== undefined)
+      logger.warn("Kept stock of a lost journal, as what runs here could not be told for certain", {
+        ...found,
+        err: doubt,
+      });
+    else logger.warn("Kept stock of a lost journal that is in somebody's use", found);
   }
 
   /** People who look at the pod see why its address does not work. */
@@ -468,6 +493,11 @@ function lostPast({ lostPast: why }: Meta): Trouble | undefined {
   if (why === undefined) return undefined;
   const next = "Drain this node, then remove journal.db* from the agent's state directory and restart the agent";
   return trouble("AgentStarting", why, { code: cniCode.tryLater, next });
+}
+
+/** A line of the log stays readable. */
+function few(addresses: readonly string[]): string {
+  return addresses.slice(0, 8).join(" ") + (addresses.length > 8 ? " …" : "");
 }
 
 function sizeOf(path: string): number {

@@ -10,14 +10,16 @@ import { hold, type Turn } from "./turn.ts";
 export interface Witness {
   /** Undefined: it does not say whose. */
   readonly attachment: AttachmentParts | undefined;
+  /** Both empty: of no pod. */
+  readonly pod: { readonly namespace: string; readonly name: string } | undefined;
   readonly addresses: readonly Address[];
 }
 
 export interface EvidenceEvent {
   readonly kind: "evidence";
-  /** All of it was read. Otherwise nothing follows from what is not in it. */
-  readonly isWhole: boolean;
   readonly seen: readonly Witness[];
+  /** What was not read, and why: then nothing follows from what was not seen. Undefined: all was read. */
+  readonly gap: string | undefined;
 }
 
 /** Between two looks at what runs: what is kept back is in nobody's way. */
@@ -42,23 +44,23 @@ export function seekEvidence({ ledger, now, effects }: Turn): void {
   effects.push({ kind: "seek-evidence" });
 }
 
-/** Released is only what is named by nobody although all was read, and was read where this node's runtime writes. */
-export function judge(turn: Turn, { isWhole, seen }: EvidenceEvent): void {
+/** Released is only what nobody is seen with although all was read, and was read where this node's runtime writes. */
+export function judge(turn: Turn, { seen, gap }: EvidenceEvent): void {
   const { ledger, now } = turn;
   if (ledger.closed) return; // what a lost journal knew may still be running
-  const isProof = isWhole && isOfThisNode(ledger, seen);
+  const doubt = gap ?? (isOfThisNode(ledger, seen) ? undefined : "none of the pods that run here is in it");
   const named = new Set(seen.flatMap(({ addresses }) => addresses));
   const [released, kept]: [Address[], Address[]] = [[], []];
   for (const [address, stranger] of [...ledger.strangers]) {
     if (quarantineEnd(ledger, stranger) > now) continue;
-    if (isProof && !named.has(address)) {
+    if (doubt === undefined && !named.has(address)) {
       releaseStranger(turn, stranger);
       released.push(address);
     } else {
       kept.push(address);
     }
   }
-  if (released.length + kept.length > 0) turn.effects.push({ kind: "judged", isProof, released, kept });
+  if (released.length + kept.length > 0) turn.effects.push({ kind: "judged", doubt, released, kept });
 }
 
 /** It names somebody who is known to live here: a folder that is empty, or of another runtime, says nothing about ours. */

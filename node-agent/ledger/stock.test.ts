@@ -5,10 +5,11 @@ import { test } from "node:test";
 import { podHandle } from "../../shared/calico/attributes.ts";
 import { collect, freeOrdinals, holderOf } from "../../shared/calico/block.ts";
 import { warmHandle } from "../../shared/calico/names.ts";
-import type { CidrText, Instant, NodeName, PoolName, UnixMs } from "../../shared/kinds.ts";
+import type { Address, CidrText, Instant, NodeName, PoolName, UnixMs } from "../../shared/kinds.ts";
 import type { AddRequest } from "../../shared/protocol/socket.ts";
 import { CalicoApi } from "../../test/model/calico-api.ts";
 import { shortMs } from "./demand.ts";
+import { evidenceRetryMs } from "./evidence.ts";
 import { resumeLease } from "./lease.ts";
 import { type LedgerEvent, nextWake, replay, step } from "./ledger.ts";
 import { decodeRows, type JournalRow } from "./record.ts";
@@ -340,23 +341,91 @@ test("contact: a restart goes on under what is left of the lease, and renews not
   assert.equal(bench.add("b").find((effect) => effect.kind === "refused")?.trouble.reason, "LeaseExpired");
 });
 
-test("own-journal: stock of another journal is left alone for the quarantine, then released, and never handed out", () => {
+/** An agent with a new journal on a node whose old one had four addresses in stock, 10.0.0.0 to 10.0.0.3. */
+function successor(): Bench {
   const bench = new Bench("other").stocked();
-  const successor = new Bench("mine");
-  for (const [cidr, block] of bench.api.blocks) successor.api.blocks.set(cidr, block);
-  successor.look();
-  successor.stocked();
-  assert.equal(successor.shown(stock), 8);
-  const theirs = new Set([0, 1, 2, 3].map((ordinal) => `10.0.0.${ordinal}`));
-  for (const name of ["a", "b", "c", "d"]) assert.ok(!theirs.has(successor.granted(name)));
+  const mine = new Bench("mine");
+  for (const [cidr, block] of bench.api.blocks) mine.api.blocks.set(cidr, block);
+  mine.look();
+  return mine.stocked();
+}
+
+const theirs = [0, 1, 2, 3].map((ordinal) => `10.0.0.${ordinal}` as Address);
+
+/** Under its lease all the time. True: what runs was looked for. */
+function passQuarantine(bench: Bench): boolean {
+  const effects: Effect[] = [];
   for (let passed = 0; passed <= 2 * leaseMs; passed += leaseMs / 2) {
-    successor.now += leaseMs / 2;
-    successor.lease();
-    successor.send({ kind: "tick" });
-    successor.progress();
+    bench.now += leaseMs / 2;
+    effects.push(...bench.lease(), ...bench.wait(0));
+    bench.progress();
   }
-  assert.ok(!successor.marks().some((mark) => mark.startsWith("other.")));
+  return kindsOf(effects).includes("seek-evidence");
+}
+
+function evidence(bench: Bench, found: Readonly<Record<string, readonly Address[]>>, gap?: string) {
+  const seen = Object.entries(found).map(([containerId, addresses]) => ({
+    attachment: { network: "net", containerId, ifname: "eth0" },
+    pod: { namespace: "shop", name: containerId },
+    addresses,
+  }));
+  const effects = bench.send({ kind: "evidence", seen, gap });
+  bench.fsync();
+  bench.wait(flushDelayMs);
+  bench.progress();
+  return effects.find((effect) => effect.kind === "judged");
+}
+
+function ofOthers(bench: Bench): number {
+  return [...bench.api.blocks.values()]
+    .flatMap(({ allocations, attributes }) => allocations.map((index) => attributes[index ?? -1]?.secondary))
+    .filter((stamp) => stamp?.["cattail.io/incarnation"]?.startsWith("other.")).length;
+}
+
+test("own-journal: stock of another journal is never handed out, and looked into only after the quarantine", () => {
+  const bench = successor();
+  assert.equal(bench.shown(stock), 8);
+  assert.equal(bench.ledger.strangers.size, 4);
+  for (const name of ["a", "b", "c", "d"]) assert.ok(!theirs.includes(bench.granted(name) as Address));
+  assert.equal(evidence(bench, { a: [] }), undefined, "in quarantine");
+  assert.ok(passQuarantine(bench));
+  assert.equal(ofOthers(bench), 4);
 });
+
+test("evidence: of a lost journal's stock, what nobody is seen with is released once all is read, and what somebody has is kept", () => {
+  const bench = successor();
+  const own = bench.granted("a") as Address;
+  passQuarantine(bench);
+  const judged = evidence(bench, { a: [own], unknown: ["10.0.0.2" as Address] });
+  assert.equal(judged?.doubt, undefined);
+  assert.deepEqual(judged?.kept, ["10.0.0.2"]);
+  assert.equal(ofOthers(bench), 1);
+});
+
+test("evidence: nothing is released when a part was not read, and it is looked for again later", () => {
+  const bench = successor();
+  bench.granted("a");
+  passQuarantine(bench);
+  const judged = evidence(bench, { a: [] }, "results/x is no whole entry");
+  assert.deepEqual([judged?.doubt, judged?.released.length], ["results/x is no whole entry", 0]);
+  bench.progress();
+  assert.equal(ofOthers(bench), 4);
+  assert.ok(!kindsOf(bench.wait(1)).includes("seek-evidence"));
+  assert.ok(kindsOf(bench.wait(evidenceRetryMs)).includes("seek-evidence"));
+});
+
+for (const [what, found] of Object.entries({
+  "that are empty": {},
+  "of pods unknown here": { z: ["10.9.9.9" as Address] },
+})) {
+  test(`evidence: nothing follows from records of the runtime ${what}`, () => {
+    const bench = successor();
+    bench.granted("a");
+    passQuarantine(bench);
+    assert.match(evidence(bench, found)?.doubt ?? "", /none of the pods/);
+    assert.equal(ofOthers(bench), 4);
+  });
+}
 
 test("own-journal: stock that a late reserve of ours has made is taken over", () => {
   const bench = new Bench();

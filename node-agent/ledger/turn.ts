@@ -54,10 +54,10 @@ export type Effect =
   | { readonly kind: "conflict"; readonly what: Conflict; readonly holding: Holding }
   /** Look at what runs on this node: answered by `evidence`. */
   | { readonly kind: "seek-evidence" }
-  /** What became of a lost journal's stock. `isProof`: what is kept is so since somebody has it. */
+  /** What became of a lost journal's stock. `doubt`: why nothing was released; undefined: what is kept is in somebody's use. */
   | {
       readonly kind: "judged";
-      readonly isProof: boolean;
+      readonly doubt: string | undefined;
       readonly released: readonly Address[];
       readonly kept: readonly Address[];
     }

@@ -162,6 +162,14 @@ const agent = {
     default: "/run/cattail/agent.sock",
     help: "Unix socket on which the CNI executable is answered",
   },
+  cni: {
+    cacheDirs: {
+      kind: "list",
+      item: { kind: "path" },
+      default: "/var/lib/cni",
+      help: "Directories in which this node's container runtimes keep CNI results: by these a lost journal's addresses are judged",
+    },
+  },
   commit: {
     kind: "enum",
     values: ["async", "sync"],
