@@ -17,12 +17,19 @@ import { Calls } from "./calls-shell.ts";
 import { follow, recall } from "./follow.ts";
 import { type Installer, installOptionsOf, startInstaller } from "./install/installer-shell.ts";
 import { ViewPlacement } from "./ipam/placement.ts";
-import { type Circumstances, decide, delEvent } from "./ipam/verbs.ts";
+import { type Circumstances, decide, delEvent, evidenceEvent } from "./ipam/verbs.ts";
 import { LeaseKeeper, leaseLeftMs, leaseToMeta } from "./lease-keeper.ts";
 import { type Journal, type Meta, openJournal } from "./ledger/journal-shell.ts";
 import { resumeLease } from "./ledger/lease.ts";
 import { type LedgerEvent, nextWake, replay, step } from "./ledger/ledger.ts";
-import { type CallId, createLedger, type Incarnation, type Ledger, type WarmPolicy } from "./ledger/state.ts";
+import {
+  type CallId,
+  type Closed,
+  createLedger,
+  type Incarnation,
+  type Ledger,
+  type WarmPolicy,
+} from "./ledger/state.ts";
 import { pick } from "./ledger/stock.ts";
 import type { Effect } from "./ledger/turn.ts";
 import { measureLedger } from "./measures.ts";
@@ -33,7 +40,7 @@ import type { EndReason } from "./sync/client.ts";
 import { openStream, type Stream } from "./sync/client-shell.ts";
 import { View } from "./sync/view.ts";
 import { ViewFile } from "./sync/view-file-shell.ts";
-import { cniCode, type Trouble, trouble } from "./trouble.ts";
+import { trouble } from "./trouble.ts";
 
 export interface RunningAgent extends Running {
   readonly socketPath: string;
@@ -162,8 +169,9 @@ class Agent {
   async start(journal: Journal): Promise<void> {
     const { clock, logger } = this.#frame;
     this.#journal = journal;
-    const closed = lostPast(journal.meta);
-    if (closed) logger.error("Found a journal that cannot be used", { reason: closed.reason, err: closed.why });
+    const closed = unknownPast(journal.meta);
+    if (closed?.isLoss)
+      logger.warn("Lost the journal: found out anew what runs here before the next ADD", { err: closed.trouble.why });
     this.#ledger = this.#createLedger(closed);
     replay(this.#ledger, journal.records, this.#now(), clock.wall());
     this.#resume(journal.meta);
@@ -246,7 +254,7 @@ class Agent {
     resumeLease(this.#ledger, incarnation, leftMs === undefined ? undefined : ((now + leftMs) as Instant), now);
   }
 
-  #createLedger(closed: Trouble | undefined): Ledger {
+  #createLedger(closed: Closed | undefined): Ledger {
     const { handles, handleDelayMs } = this.#frame.config();
     return createLedger(
       {
@@ -317,16 +325,29 @@ class Agent {
       }
       case "seek-evidence":
         void readLibcniCaches(this.#frame.config().cni.cacheDirs).then((found) =>
-          this.#handle({ kind: "evidence", ...found }),
+          this.#handle(evidenceEvent(found, this.#at(noCall))),
         );
         return;
       case "judged":
         return this.#tellVerdict(effect);
+      case "rebuilt":
+        return this.#tellRebuilt(effect);
       case "reconnect":
         return this.#stream?.distrust();
       default:
         return impossible(effect);
     }
+  }
+
+  #tellRebuilt({ isLoss, adopted, suspects, gap }: Extract<Effect, { kind: "rebuilt" }>): void {
+    const { logger } = this.#frame;
+    this.#journal?.putMeta({ isNew: "", lostPast: "" });
+    const found = `${adopted} addresses of running pods were taken over, ${suspects} that may be in use are kept back`;
+    if (gap !== undefined) logger.warn("Did not see all that runs here", { err: gap, count: suspects });
+    if (!isLoss) return logger.info("Took over what ran here before", { count: adopted });
+    logger.warn("Rebuilt the journal from the blocks and from what runs here", { count: adopted, value: suspects });
+    const note = `the agent's journal was lost and made anew: ${found}${gap === undefined ? "" : `; ${gap}`}`;
+    this.#stream?.send({ type: "report", reason: "JournalRebuilt", kind: "node", name: this.#node, note });
   }
 
   #tellVerdict({ doubt, released, kept }: Extract<Effect, { kind: "judged" }>): void {
@@ -469,7 +490,7 @@ class Agent {
 
 /** Together: an ADD could be answered now. Each says why not. */
 const readiness: Readonly<Record<string, (ledger: Ledger, now: Instant, refusal?: string) => string | undefined>> = {
-  journal: ({ closed, diskFails }) => closed?.why ?? (diskFails ? "it cannot be written" : undefined),
+  journal: ({ closed, diskFails }) => closed?.trouble.why ?? (diskFails ? "it cannot be written" : undefined),
   view: ({ complete }) => (complete ? undefined : "not everything that concerns this node has been received"),
   server: (ledger, now, refusal) => {
     if (ledger.online || hasStock(ledger, now)) return undefined;
@@ -488,11 +509,14 @@ function isSettled({ unconfirmed, unsaved, flights, claims, lanes }: Ledger): bo
   return unconfirmed.length + unsaved.size + flights.size + claims.size === 0 && !isDue;
 }
 
-/** The past is not known: an address may be in use that only the lost journal knew of. */
-function lostPast({ lostPast: why }: Meta): Trouble | undefined {
-  if (why === undefined) return undefined;
-  const next = "Drain this node, then remove journal.db* from the agent's state directory and restart the agent";
-  return trouble("AgentStarting", why, { code: cniCode.tryLater, next });
+/** No call asks for it. */
+const noCall = 0 as CallId;
+
+/** What ran here before this journal is still to be found out. */
+function unknownPast({ isNew, lostPast = "" }: Meta): Closed | undefined {
+  if (isNew !== "true") return undefined;
+  const why = `${lostPast || "the agent's journal is new"}; what runs on this node is still being found out`;
+  return { trouble: trouble("AgentStarting", why), isLoss: lostPast !== "", verdict: undefined };
 }
 
 /** A line of the log stays readable. */

@@ -8,9 +8,11 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { type TestContext, test } from "node:test";
 import { loadConfig } from "../shared/config/load.ts";
+import type { Address } from "../shared/kinds.ts";
 import { openFrame } from "../shared/process/frame.ts";
 import type { AddRequest, AgentReply, AgentRequest } from "../shared/protocol/socket.ts";
 import { CalicoApi } from "../test/model/calico-api.ts";
+import { LibcniCache } from "../test/model/libcni-cache.ts";
 import { objects, pool } from "../test/model/one-pool.ts";
 import { StreamServer } from "../test/model/stream-server.ts";
 import { type RunningAgent, startAgent } from "./agent-shell.ts";
@@ -47,12 +49,17 @@ class Node {
     return join(this.folder, "agent.sock");
   }
 
+  get cache(): LibcniCache {
+    return new LibcniCache(join(this.folder, "cni"));
+  }
+
   get spool(): string {
     return join(this.folder, "state", "spool");
   }
 
   get #flags(): string[] {
     const places = ["--state-dir", join(this.folder, "state"), "--socket", this.socket];
+    places.push("--cni-cache-dirs", this.cache.directory);
     return ["--node-name", "n1", "--server", this.server.url, ...places, "--ports-http", "0", "--ports-admin", "0"];
   }
 
@@ -104,11 +111,11 @@ class Node {
   }
 }
 
-const common = { protocol: 1, request: "r", network: "net", cniVersion: "1.0.0" } as const;
+const common = { protocol: 1, request: "r", network: "net", ifname: "eth0", cniVersion: "1.0.0" } as const;
 
 function attachment(containerId: string) {
   const pod = { podNamespace: "shop", podName: containerId, podUid: "" };
-  return { ...common, containerId, ifname: "eth0", ...pod, startedAt: Date.now(), deadline: Date.now() + 20_000 };
+  return { ...common, containerId, ...pod, startedAt: Date.now(), deadline: Date.now() + 20_000 };
 }
 
 function addRequest(container: string): AddRequest {
@@ -277,6 +284,34 @@ test("with addresses in stock, pods come and go without a server, also after a r
     [...node.api.holders().values()].sort(),
     ["c1", "c3", "c4", "c5", "late"].map((name) => `net.${name}`),
   );
+});
+
+test("when the state directory is emptied, running pods keep their addresses, which their DELs release, and a Kubernetes Event is asked for", async (t) => {
+  const node = await Node.create(t);
+  const stocked = node.server.asked("commit");
+  const stocking = await node.start(...async, "--warm-floor", "8");
+  await stocked;
+  await stocking.idle();
+  const given = new Map<string, string>();
+  for (const name of ["shown", "unseen"]) given.set(name, addressOf(await node.add(name)));
+  const { network, ifname } = common;
+  const shown = { network, containerId: "shown", ifname, namespace: "shop", pod: "shown" };
+  await node.cache.put(shown, [given.get("shown") ?? ""]);
+  await node.stop();
+  rmSync(join(node.folder, "state"), { recursive: true });
+  const reported = node.server.asked("report");
+  const agent = await node.start(...async.slice(0, -1), "0s");
+  await reported;
+  await agent.ready;
+  assert.equal(addressOf(await node.add("shown")), given.get("shown"));
+  const others = await Promise.all(names(20).map((name) => node.add(name)));
+  for (const reply of others) assert.ok(![...given.values()].includes(addressOf(reply)), "it is a running pod's");
+  await agent.idle();
+  const address = (given.get("shown") ?? "").replace(/\/.*/, "") as Address;
+  assert.equal(node.api.holders().get(address), "net.shown");
+  assert.deepEqual(await node.del("shown"), { ok: true });
+  await agent.idle();
+  assert.ok(![...node.api.holders().values()].includes("net.shown"));
 });
 
 test("killed in the midst of many pods and started again, no address is given twice and none is left", async (t) => {

@@ -8,7 +8,9 @@ import type { Add } from "../ledger/state.ts";
 /** Not one of Calico's types, so that its collector leaves the address alone (spec 6.7). */
 const secondaryType = "cattailSecondaryInterface";
 
-export function ownerOf(ask: AddRequest, node: NodeName, nanos: bigint): Add["owner"] {
+type Stamped = Pick<AddRequest, "network" | "containerId" | "ifname" | "podNamespace" | "podName" | "ifnameIsFirst">;
+
+export function ownerOf(ask: Stamped, node: NodeName, nanos: bigint): Add["owner"] {
   const handle = podHandle(ask.network, ask.containerId);
   if (ask.ifnameIsFirst) return { handle, attributes: podAttributes({ ...ask, node, nanos }) };
   const { node: stampedNode, timestamp, ...pod } = podAttributes({ ...ask, node, nanos });

@@ -4,6 +4,7 @@ import { legacyPodHandle, podHandle } from "../../shared/calico/attributes.ts";
 import { parseAddress, printAddress, unmapped } from "../../shared/ip/address.ts";
 import { type AttachmentId, type Instant, impossible, type NodeName, type UnixMs } from "../../shared/kinds.ts";
 import type { AddRequest, AgentRequest, CheckRequest, DelRequest, GcRequest } from "../../shared/protocol/socket.ts";
+import type { Found } from "../ledger/evidence.ts";
 import { check, type LedgerEvent } from "../ledger/ledger.ts";
 import { attachmentId, type CallId, type Ledger, partsOf } from "../ledger/state.ts";
 import { cniCode, type Trouble, trouble } from "../trouble.ts";
@@ -72,6 +73,20 @@ export function delEvent(request: DelRequest, { call, now, wall }: Circumstances
   };
 }
 
+/** What was found of the containers that run here. */
+export function evidenceEvent(
+  { seen, gap }: Found,
+  { node, wall, nanos }: Pick<Circumstances, "node" | "wall" | "nanos">,
+): LedgerEvent {
+  const owned = seen.map((witness) => {
+    const { attachment, pod } = witness;
+    const [podNamespace, podName] = [pod?.namespace ?? "", pod?.name ?? ""];
+    const ask = attachment && { ...attachment, podNamespace, podName, ifnameIsFirst: attachment.ifname === "eth0" };
+    return { ...witness, owner: ask && ownerOf(ask, node, nanos) };
+  });
+  return { kind: "evidence", seen: owned, gap, at: wall };
+}
+
 function gcEvent({ network, valid, deadline }: GcRequest, { call, now, wall }: Circumstances): LedgerEvent {
   const ids = valid.map(({ containerId, ifname }): AttachmentId => attachmentId({ network, containerId, ifname }));
   return {
@@ -96,7 +111,7 @@ export const serverGraceMs = 30_000;
 /** A failing STATUS takes the node out of service: only for what no pod can be started with (spec/cni.md 3.7). */
 function status(ledger: Ledger, now: Instant): Verdict {
   const { closed, diskFails, complete, online, offlineSince } = ledger;
-  if (closed) return refused({ ...closed, code: cniCode.notAvailable });
+  if (closed) return refused({ ...closed.trouble, code: cniCode.notAvailable });
   if (diskFails) {
     const why = "the agent's journal cannot be written, so pods can neither be started nor ended properly";
     return refused(trouble("DiskFull", why, { code: cniCode.notAvailableAndLimited }));

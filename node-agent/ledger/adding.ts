@@ -8,6 +8,7 @@ import { claim, hasten } from "./commits.ts";
 import { noteDemand } from "./demand.ts";
 import { isLeased, leaseExpired } from "./lease.ts";
 import { cover, withdraw } from "./leaving.ts";
+import { recognise } from "./rebuild.ts";
 import {
   type Add,
   type Attachment,
@@ -44,7 +45,7 @@ export interface AddEvent {
 export function add(turn: Turn, event: AddEvent): void {
   const { ledger } = turn;
   const { call, id, ask } = event;
-  if (ledger.closed) return refuse(turn, call, ledger.closed);
+  if (ledger.closed?.isLoss) return refuse(turn, call, ledger.closed.trouble);
   const stone = ledger.tombstones.get(id);
   if (stone && ask.startedAt <= stone.at) return refuse(turn, call, deletedMeanwhile());
   const running = ledger.adds.get(id);
@@ -97,7 +98,8 @@ export function placeAll(turn: Turn): void {
 /** Nothing is taken until there is a place for everything. */
 function place(turn: Turn, add: Add): void {
   const { ledger } = turn;
-  if (!ledger.complete) return;
+  if (!ledger.complete || ledger.closed) return;
+  const isRecognised = recognise(turn, add, askedOf(add.ask));
   const attachment = ledger.attachments.get(add.id);
   const missing = missingOf(ledger, add, attachment);
   if ("reason" in missing) return failAdd(turn, add, missing);
@@ -116,6 +118,7 @@ function place(turn: Turn, add: Add): void {
   turn.touched.add(add.id);
   const owner = attachment ?? createAttachment(turn, add);
   for (const { spot } of spots) if (spot && !("reason" in spot)) take(turn, add, owner, spot);
+  if (isRecognised && add.took.size === 0) add.recorded = turn.number;
 }
 
 function countDemand(turn: Turn, add: Add, missing: readonly Wanted[]): void {
@@ -298,6 +301,7 @@ function delayOf(ledger: Ledger, { trouble: found }: Add): Trouble {
   if (!ledger.online && ledger.lease.standing === "ran-out") return leaseExpired();
   if (!ledger.online)
     return trouble("ServerAway", "no cache server answers this node's agent, and nothing is in stock");
+  if (ledger.closed) return ledger.closed.trouble;
   if (!ledger.complete) return trouble("AgentStarting", "the agent has not received all of its data yet");
   return found ?? trouble("CommitTimeout", "the server did not confirm the write in time");
 }

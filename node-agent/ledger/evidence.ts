@@ -1,8 +1,9 @@
-// What runs on this node beside what the journal says: by it, what a lost journal had in stock is released or kept back.
+// What runs on this node beside what the journal says: by it, what a lost journal had in stock is taken over, released or kept back.
 // Leaves to others where it is read, and how such addresses are found in the blocks (stock.ts).
 import { addressAt } from "../../shared/ip/cidr.ts";
-import type { Address, Instant } from "../../shared/kinds.ts";
-import { type AttachmentParts, attachmentId, type Ledger, nobody, type Stranger } from "./state.ts";
+import type { Address, Instant, UnixMs } from "../../shared/kinds.ts";
+import { adopt, type Claimant, isBlank } from "./rebuild.ts";
+import { type Add, type AttachmentParts, attachmentId, type Ledger, nobody, type Stranger } from "./state.ts";
 import { stockAt } from "./stock.ts";
 import { hold, type Turn } from "./turn.ts";
 
@@ -15,11 +16,18 @@ export interface Witness {
   readonly addresses: readonly Address[];
 }
 
-export interface EvidenceEvent {
-  readonly kind: "evidence";
+export interface Found {
   readonly seen: readonly Witness[];
   /** What was not read, and why: then nothing follows from what was not seen. Undefined: all was read. */
   readonly gap: string | undefined;
+}
+
+export interface EvidenceEvent {
+  readonly kind: "evidence";
+  /** `owner`: what is to be stamped on what is its; undefined if nobody is named. */
+  readonly seen: readonly (Witness & { readonly owner: Add["owner"] | undefined })[];
+  readonly gap: string | undefined;
+  readonly at: UnixMs;
 }
 
 /** Between two looks at what runs: what is kept back is in nobody's way. */
@@ -32,7 +40,8 @@ function quarantineEnd({ lease }: Ledger, { since }: Stranger): Instant {
 
 /** When what runs is to be looked at; undefined: nothing depends on it. */
 export function evidenceTime(ledger: Ledger): Instant | undefined {
-  if (ledger.closed || ledger.strangers.size === 0) return undefined;
+  if (ledger.closed) return ledger.online && !ledger.closed.verdict ? ledger.evidenceAt : undefined;
+  if (ledger.strangers.size === 0) return undefined;
   const ends = ledger.strangers.values().map((stranger) => quarantineEnd(ledger, stranger));
   return Math.max(ledger.evidenceAt, Math.min(...ends)) as Instant;
 }
@@ -40,14 +49,20 @@ export function evidenceTime(ledger: Ledger): Instant | undefined {
 export function seekEvidence({ ledger, now, effects }: Turn): void {
   const due = evidenceTime(ledger);
   if (due === undefined || due > now) return;
+  if (ledger.closed && isBlank(ledger)) {
+    ledger.closed.verdict = { adopted: 0, gap: undefined };
+    return;
+  }
   ledger.evidenceAt = (now + evidenceRetryMs) as Instant;
   effects.push({ kind: "seek-evidence" });
 }
 
 /** Released is only what nobody is seen with although all was read, and was read where this node's runtime writes. */
-export function judge(turn: Turn, { seen, gap }: EvidenceEvent): void {
+export function judge(turn: Turn, { seen, gap, at }: EvidenceEvent): void {
   const { ledger, now } = turn;
-  if (ledger.closed) return; // what a lost journal knew may still be running
+  const adopted = adopt(turn, seen.flatMap(claimantOf), at);
+  // A gap keeps nobody waiting: what may be somebody's is not handed out, opened or closed.
+  if (ledger.closed) ledger.closed.verdict ??= { adopted, gap };
   const doubt = gap ?? (isOfThisNode(ledger, seen) ? undefined : "none of the pods that run here is in it");
   const named = new Set(seen.flatMap(({ addresses }) => addresses));
   const [released, kept]: [Address[], Address[]] = [[], []];
@@ -61,6 +76,11 @@ export function judge(turn: Turn, { seen, gap }: EvidenceEvent): void {
     }
   }
   if (released.length + kept.length > 0) turn.effects.push({ kind: "judged", doubt, released, kept });
+}
+
+function claimantOf({ attachment, owner, pod, addresses }: EvidenceEvent["seen"][number]): Claimant[] {
+  if (!attachment || !owner) return [];
+  return [{ attachment, owner, addresses, pod: pod?.name ? `${pod.namespace}/${pod.name}` : "" }];
 }
 
 /** It names somebody who is known to live here: a folder that is empty, or of another runtime, says nothing about ours. */

@@ -7,7 +7,10 @@ import type { Clock } from "../../shared/world.ts";
 import { decodeRows, type JournalRow, type Records, schemaVersion } from "./record.ts";
 import type { RecordNumber } from "./state.ts";
 
-/** Whose journal it is: node, machineId, bootId, nodeUid. `lostPast` says why what was before it is not known. */
+/**
+ * Whose journal it is: node, machineId, bootId, nodeUid. `isNew`: it is not known yet what ran here before it. `lostPast`: why not, where
+ * there had been another one. What is empty is not so.
+ */
 export type Meta = Readonly<Record<string, string>>;
 
 export type JournalOrder =
@@ -17,8 +20,7 @@ export type JournalOrder =
   | { readonly kind: "close" };
 
 export type JournalAnswer =
-  /** `vanished`: there was none where an agent had been before. */
-  | { readonly kind: "opened"; readonly meta: Meta; readonly rows: readonly JournalRow[]; readonly vanished: boolean }
+  | { readonly kind: "opened"; readonly meta: Meta; readonly rows: readonly JournalRow[] }
   | { readonly kind: "busy" }
   | { readonly kind: "refused"; readonly why: string }
   | { readonly kind: "written"; readonly upTo: RecordNumber; readonly tookMs: number }
@@ -56,12 +58,7 @@ export async function openJournal(options: JournalOptions): Promise<Journal> {
     await ended;
   };
   try {
-    const { meta, rows, vanished } = await open(worker, post, options);
-    if (vanished) {
-      options.logger.warn("Made a new journal where an agent had been before: it knows nothing of the pods that run", {
-        path: options.directory,
-      });
-    }
+    const { meta, rows } = await open(worker, post, options);
     const records = decodeRows(rows);
     worker.on("message", (answer: JournalAnswer) => {
       if (answer.kind === "written") options.written(answer.upTo, answer.tookMs);

@@ -85,23 +85,25 @@ function open(stateDirectory: string, meta: Meta, schema: number): JournalAnswer
     const path = join(directory, journalName);
     const lost = lossOf(path);
     const isNew = lost === undefined && !existsSync(path);
-    if (isNew) create(path, meta, schema, undefined);
+    if (isNew) create(path, meta, schema, wasHere ? vanished : undefined);
     const found = lost ?? read(path, meta, schema);
-    if (typeof found === "object") return opened(path, found, isNew && wasHere);
+    if (typeof found === "object") return opened(path, found);
     const movedTo = setAside(path);
     create(path, meta, schema, `${found}; what there is was set aside as ${movedTo}`);
     const fresh = read(path, meta, schema);
     invariant(typeof fresh === "object", `a new journal is unreadable: ${String(fresh)}`);
-    return opened(path, fresh, false);
+    return opened(path, fresh);
   } catch (error) {
     return { kind: "refused", why: messageOf(error) };
   }
 }
 
-function opened(path: string, found: Found, vanished: boolean): JournalAnswer {
+const vanished = "there was no journal where an agent had been before";
+
+function opened(path: string, found: Found): JournalAnswer {
   // Opening wrote into it, so from here to its proper end there is a write-ahead log, or something has gone wrong.
   if (hasWriteAheadLog(path)) tolerate(() => markInUse(path));
-  return { kind: "opened", ...found, vanished };
+  return { kind: "opened", ...found };
 }
 
 /** SQLite takes a journal without its write-ahead log for a whole one, and we would take none for a new one. */
@@ -169,7 +171,7 @@ function create(path: string, meta: Meta, schema: number, lostPast: string | und
     CREATE TABLE record (kind TEXT NOT NULL, key TEXT NOT NULL, value TEXT NOT NULL, PRIMARY KEY (kind, key)) WITHOUT ROWID;
     PRAGMA user_version = ${schema};
   `);
-  const entries = { ...meta, ...(lostPast !== undefined && { lostPast }) };
+  const entries = { ...meta, isNew: "true", ...(lostPast !== undefined && { lostPast }) };
   const put = made.prepare("INSERT INTO meta (key, value) VALUES (?, ?)");
   for (const [key, value] of Object.entries(entries)) put.run(key, value);
   made.exec("COMMIT");

@@ -288,18 +288,23 @@ for (const [loss, [said, lose]] of Object.entries(losses)) {
     // What the advice says.
     for (const name of readdirSync(disk.directory))
       if (name.startsWith("journal.db")) rmSync(join(disk.directory, name));
-    assert.equal((await disk.open()).meta.lostPast, undefined);
+    assert.match((await disk.open()).meta.lostPast ?? "", /no journal where an agent had been/);
   });
 }
 
-test("a journal that is gone altogether makes room for a new one, which is said if there had been an agent", async (t) => {
+test("a journal that is gone altogether makes room for a new one, which says so if there had been an agent, until it is told otherwise", async (t) => {
   const disk = new Disk(t);
-  await disk.write(await disk.open(), row("a"));
-  assert.deepEqual(disk.lines, []);
+  const first = await disk.open();
+  assert.deepEqual([first.meta.isNew, first.meta.lostPast], ["true", undefined]);
+  await disk.write(first, row("a"));
   rmSync(disk.path);
   const journal = await disk.open();
-  assert.equal(journal.meta.lostPast, undefined);
-  assert.match(disk.lines.join(), /"warn".*Made a new journal where an agent had been before/);
+  assert.equal(journal.meta.isNew, "true");
+  assert.match(journal.meta.lostPast ?? "", /no journal where an agent had been/);
+  journal.putMeta({ isNew: "", lostPast: "" });
+  await disk.close(journal);
+  const { meta } = await disk.open();
+  assert.deepEqual([meta.isNew, meta.lostPast], ["", ""]);
 });
 
 test("a journal that was closed properly needs nothing beside it", async (t) => {

@@ -22,6 +22,7 @@ import type {
 import type { AddRequest } from "../../shared/protocol/socket.ts";
 import type { Intent } from "../../shared/protocol/stream.ts";
 import { CalicoApi } from "../../test/model/calico-api.ts";
+import { trouble } from "../trouble.ts";
 import { resumeLease } from "./lease.ts";
 import { check, type LedgerEvent, nextWake, replay, step } from "./ledger.ts";
 import { decodeRows, type JournalRow } from "./record.ts";
@@ -97,6 +98,11 @@ class Rig {
   /** The agent has asked for another connection. */
   #brokenOff = false;
 
+  /** The journal knows nothing of what ran before it. */
+  #isNew = false;
+  /** Answered from a journal that was lost since. */
+  readonly forgotten = new Set<AttachmentId>();
+  #looking = false;
   /** Undefined: the Node is there. */
   nodeGoneSince: number | undefined;
   readonly #warm: WarmPolicy | undefined;
@@ -112,6 +118,7 @@ class Rig {
     const ledger = createLedger(
       { node, handles: "off", placement, handleDelayMs: undefined, warm: () => this.#warm },
       this.now as Instant,
+      this.#isNew ? { trouble: trouble("AgentStarting", "new"), isLoss: true, verdict: undefined } : undefined,
     );
     resumeLease(ledger, this.#incarnation, this.#leaseOnDisk, this.now as Instant);
     return ledger;
@@ -141,9 +148,15 @@ class Rig {
         return this.#told(effect.call, "refused");
       case "done":
         return this.#told(effect.call, "deleted");
-      case "claim-block":
-      case "seek-evidence":
       case "judged":
+        return;
+      case "seek-evidence":
+        this.#looking = true;
+        return;
+      case "rebuilt":
+        this.#isNew = false;
+        return;
+      case "claim-block":
       case "index":
         return assert.fail(`nobody asked for ${effect.kind}`);
       case "incarnation":
@@ -212,7 +225,8 @@ class Rig {
   }
 
   addAgain(pod: Pod): void {
-    if (pod.state !== "asked" && pod.state !== "live") return;
+    // No runtime repeats an ADD that was answered; from one journal on it could.
+    if ((pod.state !== "asked" && pod.state !== "live") || this.forgotten.has(pod.id)) return;
     const { ask, id } = pod;
     const owner = { handle: podHandle(ask.network, ask.containerId), attributes: { node, timestamp: ask.containerId } };
     const deadline = (this.now + 30_000) as Instant;
@@ -273,9 +287,38 @@ class Rig {
     this.ledger = this.#createLedger();
     replay(this.ledger, decodeRows(this.disk.values()), this.now as Instant, this.now as UnixMs);
     for (const { id, state, addresses } of this.pods.values()) {
-      if (state !== "live" || addresses.some((address) => this.exempt.has(address))) continue;
+      if (state !== "live" || this.forgotten.has(id) || addresses.some((address) => this.exempt.has(address))) continue;
       assert.equal(check(this.ledger, id, addresses), undefined, "an answered ADD was forgotten");
     }
+  }
+
+  /** Whoever ran keeps running; whoever was not answered yet, or was being deleted, has to try again. */
+  loseJournal(): void {
+    this.disk.clear();
+    for (const { id, state } of this.pods.values()) if (state === "live") this.forgotten.add(id);
+    this.#records = [];
+    this.#incarnation = { journal: `${this.#incarnation.journal}+`, number: 1, timestamp: "" };
+    this.#leaseOnDisk = undefined;
+    this.#isNew = true;
+    this.#calls.clear();
+    this.#drop();
+    this.ledger = this.#createLedger();
+  }
+
+  /** What the runtime has written down: of all that runs, and perhaps still of what was just deleted. */
+  showEvidence(isWhole: boolean): void {
+    if (!this.#looking) return;
+    this.#looking = false;
+    const running = [...this.pods.values()].filter(({ state }) => state === "live");
+    const seen = running.map(({ ask, addresses }) => {
+      const owner = {
+        handle: podHandle(ask.network, ask.containerId),
+        attributes: { node, timestamp: ask.containerId },
+      };
+      return { attachment: ask, pod: undefined, owner, addresses };
+    });
+    const gap = isWhole ? undefined : "a part could not be read";
+    this.send({ kind: "evidence", seen: isWhole ? seen : seen.slice(1), gap, at: this.now as UnixMs });
   }
 
   disconnect(): void {
@@ -448,6 +491,7 @@ class Rig {
       if (this.#warm) this.beat(0);
       this.watch();
       while (this.#inbox.length > 0) this.receive();
+      this.showEvidence(true);
       if (this.#underWay.length > 0) this.serve(0);
       else if (this.#records.length === 0 && this.#inbox.length === 0) {
         const wake = nextWake(this.ledger);
@@ -523,6 +567,8 @@ const acts: Readonly<Record<string, readonly [weight: number, act: Act]>> = {
   reap: [1, (rig) => rig.reap()],
   "other-releases": [1, (rig, n) => rig.api.releaseAllOf(`other.${n % 5}`)],
   "other-rewrites": [1, withBlock((rig, cidr) => rig.api.touch(cidr))],
+  evidence: [3, (rig, _, isWhole) => rig.showEvidence(isWhole)],
+  "lose-journal": [0, (rig) => rig.loseJournal()],
   // A writer that releases what is not its own: its victim is taken back, or lost and never given to anybody else of ours.
   harm: [0, withPod((rig, pod) => rig.harm(podHandle("net", pod.ask.containerId)))],
 };
@@ -534,7 +580,7 @@ interface Move {
   readonly flag: boolean;
 }
 
-function moves(harmful: boolean): fc.Arbitrary<Move[]> {
+function moves(rare?: "harm" | "lose-journal"): fc.Arbitrary<Move[]> {
   const weighted = Object.entries(acts).map(([name, [weight]]) => {
     const arbitrary = fc.tuple(fc.nat({ max: 1000 }), fc.boolean()).map(([n, flag]) => ({
       name,
@@ -542,7 +588,7 @@ function moves(harmful: boolean): fc.Arbitrary<Move[]> {
       flag,
       [fc.toStringMethod]: () => `${name} ${n} ${flag}`,
     }));
-    return { weight: weight === 0 && harmful ? 2 : weight, arbitrary };
+    return { weight: name === rare ? 2 : weight, arbitrary };
   });
   return fc.array(fc.oneof(...weighted), { maxLength: 150, size: "max" });
 }
@@ -612,28 +658,46 @@ function endsEmptyOnceAllIsDeleted(sequence: readonly Move[], warm?: WarmPolicy)
 
 test("whatever happens in between, the API ends with exactly the addresses of the attachments that live", () => {
   fc.assert(
-    fc.property(moves(false), (sequence) => endsWithWhatLives(sequence)),
+    fc.property(moves(), (sequence) => endsWithWhatLives(sequence)),
     runs,
   );
 });
 
 test("with stock: whatever happens in between, no address is owned twice, and the API ends with what lives and what is in stock", () => {
   fc.assert(
-    fc.property(moves(false), (sequence) => endsWithWhatLives(sequence, warm)),
+    fc.property(moves(), (sequence) => endsWithWhatLives(sequence, warm)),
     runs,
   );
 });
 
 test("with stock: a writer that releases what is not its own harms only the addresses that it released", () => {
   fc.assert(
-    fc.property(moves(true), (sequence) => endsEmptyOnceAllIsDeleted(sequence, warm)),
+    fc.property(moves("harm"), (sequence) => endsEmptyOnceAllIsDeleted(sequence, warm)),
+    runs,
+  );
+});
+
+test("with stock: whenever the journal is lost, no address of a pod that runs is given to another", () => {
+  fc.assert(
+    fc.property(moves("lose-journal"), (sequence) => {
+      const rig = run(sequence, warm);
+      const holders = rig.api.holders();
+      for (const { id, state, addresses, ask } of rig.pods.values()) {
+        if (state !== "live") continue;
+        for (const address of addresses) {
+          // What the runtime has not shown yet stays in the lost journal's stock, which nobody is given.
+          const isKept = rig.forgotten.has(id) && rig.ledger.strangers.has(address);
+          if (!isKept) assert.equal(holders.get(address), podHandle("net", ask.containerId));
+        }
+      }
+    }),
     runs,
   );
 });
 
 test("a writer that releases what is not its own harms only the addresses that it released", () => {
   fc.assert(
-    fc.property(moves(true), (sequence) => endsEmptyOnceAllIsDeleted(sequence)),
+    fc.property(moves("harm"), (sequence) => endsEmptyOnceAllIsDeleted(sequence)),
     runs,
   );
 });

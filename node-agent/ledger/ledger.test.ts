@@ -824,16 +824,17 @@ test("given a server that owes an answer for too long, then another connection i
 
 test("given a journal that was set aside, when calls come, then no ADD is answered, and DEL still releases by handle", () => {
   const bench = new Bench();
-  const closed = trouble("AgentStarting", "the journal is unreadable");
+  const closed = { trouble: trouble("AgentStarting", "the journal is unreadable"), isLoss: true, verdict: undefined };
   bench.ledger = createLedger(
     { node, handles: "eager", placement, handleDelayMs: undefined, warm: () => undefined },
     0 as Instant,
     closed,
   );
-  bench.online("blue");
-  assert.deepEqual(only(bench.add("a"), "refused").trouble, closed);
+  bench.api.claim(node, "blue");
   bench.api.takeFor(b0, "net.old", node);
   bench.seen(bench.api.blocks.get(b0));
+  bench.online();
+  assert.deepEqual(only(bench.add("a"), "refused").trouble, closed.trouble);
   bench.del("old");
   bench.serve(bench.fsync());
   assert.equal(bench.api.holders().size, 0);

@@ -40,6 +40,7 @@ import {
   giveUpAt,
   undelivered,
 } from "./leaving.ts";
+import { reopen } from "./rebuild.ts";
 import type { Records } from "./record.ts";
 import {
   type CallId,
@@ -92,6 +93,7 @@ export type LedgerEvent =
 export function step(ledger: Ledger, event: LedgerEvent, now: Instant): Effect[] {
   const turn = beginTurn(ledger, now);
   take(turn, event);
+  reopen(turn);
   do {
     for (const lane of turn.vacated) sweepLane(turn, lane);
     turn.vacated.clear();
@@ -246,6 +248,7 @@ function online(turn: Turn): void {
   ledger.afresh = false;
   for (const lane of ledger.lanes.values()) turn.lanes.add(lane);
   turn.roomChanged = true;
+  seekEvidence(turn);
 }
 
 function offline(turn: Turn): void {

@@ -339,11 +339,20 @@ export interface Ledger extends LedgerOptions {
   /** The server answers; otherwise since when it does not. */
   online: boolean;
   offlineSince: Instant;
-  /** Set when the past is not known (journal set aside): no ADD is answered. */
-  readonly closed: Trouble | undefined;
+  /** The past is not known, as the journal is new: until it is, no ADD is answered. */
+  closed: Closed | undefined;
 }
 
-export function createLedger(options: LedgerOptions, now: Instant, closed?: Trouble): Ledger {
+export interface Closed {
+  /** What an ADD is told meanwhile. */
+  readonly trouble: Trouble;
+  /** There had been another journal: an ADD is refused at once. */
+  readonly isLoss: boolean;
+  /** What runs here was looked at; `gap`: not all of it could be. */
+  verdict: { readonly adopted: number; readonly gap: string | undefined } | undefined;
+}
+
+export function createLedger(options: LedgerOptions, now: Instant, closed?: Closed): Ledger {
   return {
     ...options,
     attachments: new Map(),

@@ -61,6 +61,14 @@ export type Effect =
       readonly released: readonly Address[];
       readonly kept: readonly Address[];
     }
+  /** What ran here before this journal is known as far as it can be, and is on disk: ADDs are answered from now on. */
+  | {
+      readonly kind: "rebuilt";
+      readonly isLoss: boolean;
+      readonly adopted: number;
+      readonly suspects: number;
+      readonly gap: string | undefined;
+    }
   /** The server owes an answer for too long: another connection may bring one. */
   | { readonly kind: "reconnect" };
 

@@ -2,7 +2,7 @@
 import { readdir, readFile, stat } from "node:fs/promises";
 import { join } from "node:path";
 import { messageOf } from "../../shared/log.ts";
-import type { EvidenceEvent, Witness } from "../ledger/evidence.ts";
+import type { Found, Witness } from "../ledger/evidence.ts";
 import { parseCacheEntry } from "./libcni-cache.ts";
 
 /** More than any node has pods and interfaces: beyond it nobody has tidied up for a long time. */
@@ -11,7 +11,7 @@ const maxEntries = 16_384;
 const maxEntryBytes = 4 * 1024 * 1024;
 
 /** `gap` says what is missing, in the words of the person who must see to it. */
-export async function readLibcniCaches(directories: readonly string[]): Promise<Omit<EvidenceEvent, "kind">> {
+export async function readLibcniCaches(directories: readonly string[]): Promise<Found> {
   const seen: Witness[] = [];
   const gaps: string[] = [];
   for (const directory of directories) await readCache(join(directory, "results"), seen, gaps);

@@ -14,12 +14,15 @@ const addresses = {
 const result = v.object(addresses);
 const bareResult = v.object({ ...addresses, cniVersion: v.string() });
 
+/** The parts of an attachment's identity are joined by slashes. */
+const name = v.pipe(v.string(), v.regex(/^[^/]+$/));
+
 /** Its `config` is left alone: it may hold credentials. */
 const entry = v.object({
   kind: v.literal("cniCacheV1"),
-  containerId: v.string(),
-  ifName: v.string(),
-  networkName: v.string(),
+  containerId: name,
+  ifName: name,
+  networkName: name,
   cniArgs: v.optional(v.nullable(v.array(v.tuple([v.string(), v.string()])))),
   result,
 });
