@@ -64,6 +64,7 @@ export async function startAgent(frame: Frame<"agent">): Promise<RunningAgent> {
     logger: frame.logger,
     written: (upTo, tookMs) => agent.written(upTo, tookMs),
     failed: (upTo, failure) => agent.failed(upTo, failure),
+    busy: () => frame.health.check("ready", "journal", () => "another agent holds it, and there must be one per node"),
   });
   try {
     await agent.start(journal);

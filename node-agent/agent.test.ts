@@ -9,7 +9,7 @@ import { join } from "node:path";
 import { type TestContext, test } from "node:test";
 import { loadConfig } from "../shared/config/load.ts";
 import type { Address } from "../shared/kinds.ts";
-import { openFrame } from "../shared/process/frame.ts";
+import { type OpenFrame, openFrame } from "../shared/process/frame.ts";
 import type { AddRequest, AgentReply, AgentRequest } from "../shared/protocol/socket.ts";
 import { CalicoApi } from "../test/model/calico-api.ts";
 import { LibcniCache } from "../test/model/libcni-cache.ts";
@@ -63,15 +63,15 @@ class Node {
     return ["--node-name", "n1", "--server", this.server.url, ...places, "--ports-http", "0", "--ports-admin", "0"];
   }
 
-  async start(...how: string[]): Promise<RunningAgent> {
-    const inputs = { argv: [...this.#flags, ...(how.length > 0 ? how : strict)], env: {}, readFile: () => "" };
+  frame(write: (line: string) => void, how: readonly string[] = strict): Promise<OpenFrame<"agent">> {
+    const inputs = { argv: [...this.#flags, ...how], env: {}, readFile: () => "" };
     const loaded = loadConfig("agent", inputs);
     assert.ok(loaded.kind === "loaded");
-    const frame = await openFrame("agent", loaded, {
-      inputs,
-      write: (line) => this.lines.push(line),
-      isTerminal: false,
-    });
+    return openFrame("agent", loaded, { inputs, write, isTerminal: false });
+  }
+
+  async start(...how: string[]): Promise<RunningAgent> {
+    const frame = await this.frame((line) => this.lines.push(line), how.length > 0 ? how : strict);
     const agent = await startAgent(frame);
     this.#running = { agent, close: () => frame.close() };
     return agent;
@@ -201,6 +201,24 @@ test("after a restart what was answered is known, given again and released", asy
   assert.deepEqual(await node.del("a"), { ok: true });
   await agent.idle();
   assert.equal(node.api.holders().size, 0);
+});
+
+test("a second agent on the node says at once why it is not ready, and serves when the first one has gone", async (t) => {
+  const node = await Node.create(t);
+  await node.start();
+  const waits = Promise.withResolvers<void>();
+  const frame = await node.frame((line) => {
+    if (line.includes("Waited for another agent")) waits.resolve();
+  });
+  const second = startAgent(frame);
+  await waits.promise;
+  assert.match(frame.health.report("ready").text, /journal failed: another agent holds it/);
+  await node.stop();
+  const agent = await second;
+  await agent.ready;
+  assert.ok((await node.add("a"))?.ok);
+  await agent.stop();
+  await frame.close();
 });
 
 test("a write whose answer was lost is recognised, not made a second time", async (t) => {

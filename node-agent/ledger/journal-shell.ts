@@ -33,6 +33,8 @@ export interface JournalOptions {
   readonly logger: Logger;
   readonly written: (upTo: RecordNumber, tookMs: number) => void;
   readonly failed: (upTo: RecordNumber, failure: Failure) => void;
+  /** Another agent holds it; told once, while its end is waited for. */
+  readonly busy: () => void;
 }
 
 export interface Journal {
@@ -95,7 +97,10 @@ async function open(worker: Worker, post: (order: JournalOrder) => void, options
     if (clock.monotonic() >= giveUpAt) {
       throw new Failure("journal-read", `another agent holds the journal in ${directory}; there must be one per node`);
     }
-    if (attempt === 1) logger.warn("Waited for another agent to let go of the journal", { path: directory });
+    if (attempt === 1) {
+      options.busy();
+      logger.warn("Waited for another agent to let go of the journal", { path: directory });
+    }
     await new Promise<void>((wake) => clock.after(lockRetryMs, wake));
   }
 }

@@ -1,6 +1,19 @@
 // The thread that owns the journal's files: the lock, the database, one fsync for all that came while the last one ran.
 // Leaves to journal-shell.ts what is asked of it; says nothing to anybody else.
-import { closeSync, existsSync, fsyncSync, mkdirSync, openSync, readSync, renameSync, rmSync, statSync } from "node:fs";
+import {
+  closeSync,
+  existsSync,
+  fsyncSync,
+  mkdirSync,
+  openSync,
+  readdirSync,
+  readFileSync,
+  readSync,
+  renameSync,
+  rmSync,
+  statSync,
+  writeSync,
+} from "node:fs";
 import { join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import { parentPort, receiveMessageOnPort } from "node:worker_threads";
@@ -17,6 +30,9 @@ let database: DatabaseSync | undefined;
 let directory = "";
 /** An agent had been here before this one. */
 let wasHere: boolean | undefined;
+/** How many transactions the journal has had; `countFile` says so too, so that an older copy of it is known for one. */
+let count = 0;
+let countFile: number | undefined;
 
 port.on("message", (first: JournalOrder) => {
   const orders = [first];
@@ -53,7 +69,10 @@ function write(orders: readonly Extract<JournalOrder, { kind: "append" }>[]): vo
       if (value === null) drop.run(table, key);
       else put.run(table, key, value);
     }
+    count += 1;
+    database.prepare("INSERT OR REPLACE INTO meta (key, value) VALUES (?, ?)").run(countKey, String(count));
     database.exec("COMMIT");
+    noteCount();
     answer({ kind: "written", upTo, tookMs: performance.now() - began });
   } catch (error) {
     if (database.isTransaction) tolerate(() => database?.exec("ROLLBACK"));
@@ -72,8 +91,12 @@ function tolerate(act: () => void): void {
 /** The names of the files in the state directory. */
 const lockName = "agent.lock";
 const journalName = "journal.db";
-/** What belongs to a journal, itself included. `-in-use` is there while a part of it is certainly in `-wal`. */
-const suffixes = ["", "-wal", "-shm", "-in-use"] as const;
+/** What belongs to a journal, itself included. `-in-use` is there while a part of it is certainly in `-wal`; `-count` is there always. */
+const suffixes = ["", "-wal", "-shm", "-in-use", "-count"] as const;
+/** Sets of these that were set aside and are kept, for people: the newest. */
+const maxAside = 3;
+const countKey = "transactions";
+const countDigits = 16;
 
 function open(stateDirectory: string, meta: Meta, schema: number): JournalAnswer {
   try {
@@ -103,14 +126,21 @@ const vanished = "there was no journal where an agent had been before";
 function opened(path: string, found: Found): JournalAnswer {
   // Opening wrote into it, so from here to its proper end there is a write-ahead log, or something has gone wrong.
   if (hasWriteAheadLog(path)) tolerate(() => markInUse(path));
+  count = Number(found.meta[countKey] ?? 0);
+  tolerate(() => {
+    countFile = openSync(`${path}-count`, existsSync(`${path}-count`) ? "r+" : "wx+", 0o600);
+    noteCount();
+  });
   return { kind: "opened", ...found };
 }
 
 /** SQLite takes a journal without its write-ahead log for a whole one, and we would take none for a new one. */
 function lossOf(path: string): string | undefined {
   const isInUse = existsSync(`${path}-in-use`);
-  if (!existsSync(path))
-    return isInUse || existsSync(`${path}-wal`) ? "the journal is gone, and a part of it is still there" : undefined;
+  if (!existsSync(path)) {
+    const isPartThere = suffixes.some((suffix) => existsSync(path + suffix));
+    return isPartThere ? "the journal is gone, and a part of it is still there" : undefined;
+  }
   if (!isInUse || hasWriteAheadLog(path)) return undefined;
   return `the newest part of the journal is ${existsSync(`${path}-wal`) ? "unreadable" : "gone"} (${journalName}-wal)`;
 }
@@ -125,6 +155,19 @@ function hasWriteAheadLog(path: string): boolean {
   } finally {
     closeSync(file);
   }
+}
+
+/** After each transaction, and not synced: after a power loss it may say less than the journal, never more. */
+function noteCount(): void {
+  const file = countFile;
+  if (file !== undefined) tolerate(() => writeSync(file, String(count).padStart(countDigits, "0"), 0));
+}
+
+/** What it says must have been in the journal once; 0: it says nothing. */
+function countedAt(path: string): number {
+  if (!existsSync(`${path}-count`)) return 0;
+  const text = readFileSync(`${path}-count`, "latin1").slice(0, countDigits);
+  return /^\d+$/.test(text) ? Number(text) : 0;
 }
 
 function markInUse(path: string): void {
@@ -200,7 +243,7 @@ function read(path: string, meta: Meta, schema: number): Found | string {
     const version = Number(opened.prepare("PRAGMA user_version").get()?.user_version);
     if (version > schema)
       throw new Error(`the journal was written by a newer agent (schema ${version}, this one knows ${schema})`);
-    const wrong = problemOf(opened, version, meta);
+    const wrong = problemOf(opened, version, meta) ?? problemOfAge(opened, path);
     if (wrong !== undefined) {
       opened.close();
       return wrong;
@@ -237,6 +280,12 @@ function problemOf(opened: DatabaseSync, version: number, meta: Meta): string | 
   return undefined;
 }
 
+/** Older than it has been: somebody put back a copy, or the disk has lost what it had promised. */
+function problemOfAge(opened: DatabaseSync, path: string): string | undefined {
+  const [has, had] = [Number(metaOf(opened)[countKey] ?? 0), countedAt(path)];
+  return has < had ? `the journal is an old one: it has had ${had} transactions, of which it knows ${has}` : undefined;
+}
+
 function problemOfRows(rows: readonly JournalRow[]): string | undefined {
   try {
     decodeRows(rows);
@@ -261,9 +310,24 @@ function setAside(path: string): string {
   for (const suffix of suffixes) {
     if (existsSync(path + suffix)) renameSync(path + suffix, movedTo + suffix);
   }
+  removeOldest(path);
   syncDirectory(path);
   return movedTo;
 }
+
+function removeOldest(path: string): void {
+  const stem = `${journalName}.aside-`;
+  const names = readdirSync(directory).filter((name) => name.startsWith(stem));
+  const setOf = (name: string): string => name.slice(0, stem.length + asideStampLength);
+  const sets = [...new Set(names.map(setOf))].sort(); // by time
+  const old = new Set(sets.slice(0, -maxAside));
+  for (const name of names) {
+    if (old.has(setOf(name))) tolerate(() => rmSync(join(path, "..", name), { recursive: true, force: true }));
+  }
+}
+
+/** Of a time as `toISOString` prints it, without colons, which some file systems do not take. */
+const asideStampLength = "2030-01-01T000000.000Z".length;
 
 function close(): void {
   // Before the write-ahead log goes, so that a crash between the two is not taken for a loss.
@@ -275,6 +339,7 @@ function close(): void {
     });
   }
   database?.close();
+  if (countFile !== undefined) closeSync(countFile);
   lock?.close();
   port?.close();
 }

@@ -49,6 +49,8 @@ class Disk {
     },
   };
   readonly lines: string[] = [];
+  /** When it was told that another agent holds the lock. */
+  readonly waited: number[] = [];
   #wakeWritten: (() => void)[] = [];
   #open: Journal[] = [];
   reports: (number | string)[] = [];
@@ -83,6 +85,7 @@ class Disk {
       logger,
       written: (upTo) => report(upTo),
       failed: (upTo, failure) => report(`${upTo} ${failure.code}`),
+      busy: () => this.waited.push(this.clock.monotonic()),
     });
     this.#open.push(journal);
     return journal;
@@ -153,6 +156,8 @@ test("a second agent that waits in vain is refused with a message that says why"
     return true;
   });
   assert.ok(disk.clock.monotonic() >= lockPatienceMs);
+  assert.equal(disk.waited.length, 1);
+  assert.ok((disk.waited[0] ?? 0) < lockPatienceMs, "it is told at once");
 });
 
 test("a write that fails is reported as such, and the next one that works goes on", async (t) => {
@@ -183,7 +188,7 @@ async function killed(disk: Disk, written: JournalRow): Promise<void> {
     `import { openJournal } from ${JSON.stringify(shell)};
 import { systemClock } from ${JSON.stringify(world)};
 const journal = await openJournal({ directory: ${JSON.stringify(disk.directory)}, meta: ${JSON.stringify(meta)}, clock: systemClock,
-  logger: { warn() {} }, written: () => process.stdout.write("written"), failed: () => {} });
+  logger: { warn() {} }, busy() {}, written: () => process.stdout.write("written"), failed: () => {} });
 journal.append(1, [${JSON.stringify(written)}]);`,
   );
   const child = spawn(process.execPath, [script], { stdio: ["ignore", "pipe", "inherit"] });
@@ -298,6 +303,7 @@ test("a journal that is gone altogether makes room for a new one, which says so 
   assert.deepEqual([first.meta.isNew, first.meta.lostPast], ["true", undefined]);
   await disk.write(first, row("a"));
   rmSync(disk.path);
+  rmSync(`${disk.path}-count`);
   const journal = await disk.open();
   assert.equal(journal.meta.isNew, "true");
   assert.match(journal.meta.lostPast ?? "", /no journal where an agent had been/);
@@ -311,10 +317,58 @@ test("a journal that was closed properly needs nothing beside it", async (t) => 
   const disk = new Disk(t);
   await disk.write(await disk.open(), row("a"));
   assert.deepEqual(
-    readdirSync(disk.directory).filter((name) => name.startsWith("journal.db")),
-    ["journal.db"],
+    readdirSync(disk.directory)
+      .filter((name) => name.startsWith("journal.db"))
+      .sort(),
+    ["journal.db", "journal.db-count"],
   );
+  rmSync(`${disk.path}-count`);
   assert.equal((await disk.open()).meta.lostPast, undefined);
+});
+
+test("a journal that was closed properly and is gone then is known to have been there", async (t) => {
+  const disk = new Disk(t);
+  await disk.write(await disk.open(), row("a"));
+  rmSync(disk.path);
+  assert.match((await disk.open()).meta.lostPast ?? "", /the journal is gone, and a part/);
+});
+
+test("an older copy of the journal is not taken for the journal", async (t) => {
+  const disk = new Disk(t);
+  await disk.write(await disk.open(), row("a"));
+  const copy = readFileSync(disk.path);
+  await killed(disk, row("b"));
+  for (const suffix of ["-wal", "-shm", "-in-use"]) rmSync(disk.path + suffix, { force: true });
+  writeFileSync(disk.path, copy);
+  const journal = await disk.open();
+  assert.match(journal.meta.lostPast ?? "", /an old one: it has had 2 transactions, of which it knows 1;/);
+  assert.deepEqual(journal.records.attachments, []);
+});
+
+for (const [what, content] of Object.entries({ empty: "", nonsense: "?".repeat(40), less: "0000000000000000" })) {
+  test(`given a count beside the journal that says ${what}, as a power loss may leave it, then the journal is whole`, async (t) => {
+    const disk = new Disk(t);
+    await disk.write(await disk.open(), row("a"));
+    writeFileSync(`${disk.path}-count`, content);
+    const journal = await disk.open();
+    assert.equal(journal.meta.lostPast, undefined);
+    assert.equal(journal.records.attachments.length, 1);
+  });
+}
+
+test("of the journals that were set aside the newest three are kept, each with all of its files", async (t) => {
+  const disk = new Disk(t);
+  const old = ["2001-01-01T000000.000Z", "2002-01-01T000000.000Z", "2003-01-01T000000.000Z", "2004-01-01T000000.000Z"];
+  for (const time of old) {
+    for (const suffix of ["", "-wal", "-count"]) writeFileSync(`${disk.path}.aside-${time}${suffix}`, "old");
+  }
+  await disk.write(await disk.open(), row("a"));
+  truncateSync(disk.path, 0);
+  await disk.open();
+  const kept = readdirSync(disk.directory).filter((name) => name.includes(".aside-"));
+  assert.equal(kept.filter((name) => /^journal\.db\.aside-200[34].*Z(-wal|-count)?$/.test(name)).length, 6);
+  assert.equal(kept.filter((name) => /aside-200[12]/.test(name)).length, 0);
+  assert.equal(kept.filter((name) => /aside-20[2-9]\d.*Z(-count)?$/.test(name)).length, 2);
 });
 
 test("an agent killed again and again, also at its end, loses nothing and is not thought to have", async (t) => {
