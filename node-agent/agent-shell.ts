@@ -174,6 +174,7 @@ class Agent {
     if (closed?.isLoss)
       logger.warn("Lost the journal: found out anew what runs here before the next ADD", { err: closed.trouble.why });
     this.#ledger = this.#createLedger(closed);
+    this.#ledger.boot = { id: textOf(bootIdPath), graceMs: this.#frame.config().rebootGraceMs };
     replay(this.#ledger, journal.records, this.#now(), clock.wall());
     this.#resume(journal.meta);
     logger.info("Opened the journal", {
@@ -333,6 +334,8 @@ class Agent {
         return this.#tellVerdict(effect);
       case "rebuilt":
         return this.#tellRebuilt(effect);
+      case "ended-left-over":
+        return this.#frame.logger.info("Released what pods of an earlier boot had left", { count: effect.count });
       case "reconnect":
         return this.#stream?.distrust();
       default:

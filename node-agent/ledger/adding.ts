@@ -8,6 +8,7 @@ import { claim, hasten } from "./commits.ts";
 import { noteDemand } from "./demand.ts";
 import { isLeased, leaseExpired } from "./lease.ts";
 import { cover, withdraw } from "./leaving.ts";
+import { comeBack } from "./reboot.ts";
 import { recognise } from "./rebuild.ts";
 import {
   type Add,
@@ -99,7 +100,7 @@ export function placeAll(turn: Turn): void {
 function place(turn: Turn, add: Add): void {
   const { ledger } = turn;
   if (!ledger.complete || ledger.closed) return;
-  const isRecognised = recognise(turn, add, askedOf(add.ask));
+  const isNews = recognise(turn, add, askedOf(add.ask)) || comeBack(turn, add.id);
   const attachment = ledger.attachments.get(add.id);
   const missing = missingOf(ledger, add, attachment);
   if ("reason" in missing) return failAdd(turn, add, missing);
@@ -118,7 +119,7 @@ function place(turn: Turn, add: Add): void {
   turn.touched.add(add.id);
   const owner = attachment ?? createAttachment(turn, add);
   for (const { spot } of spots) if (spot && !("reason" in spot)) take(turn, add, owner, spot);
-  if (isRecognised && add.took.size === 0) add.recorded = turn.number;
+  if (isNews && add.took.size === 0) add.recorded = turn.number;
 }
 
 function countDemand(turn: Turn, add: Add, missing: readonly Wanted[]): void {
@@ -167,6 +168,7 @@ function createAttachment(turn: Turn, { id, ask, owner, addedAt }: Add): Attachm
     startedAt: ask.startedAt as UnixMs,
     addedAt,
     deadline: ask.deadline as UnixMs,
+    boot: turn.ledger.boot.id,
     phase: "reserving",
     answers: 0,
     holdings: new Set(),

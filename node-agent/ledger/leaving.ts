@@ -4,6 +4,7 @@ import { type AttachmentId, type Instant, impossible, type UnixMs } from "../../
 import { cniCode, trouble } from "../trouble.ts";
 import { deletedMeanwhile, diskFails, failAdd } from "./adding.ts";
 import { leave, sweep } from "./blocks.ts";
+import { comeBack } from "./reboot.ts";
 import {
   type Attachment,
   type AttachmentParts,
@@ -55,7 +56,8 @@ export function del(turn: Turn, event: DelEvent): void {
   ledger.dels.set(call, { call, id, record: turn.number, patience, deadline });
 }
 
-function end(turn: Turn, { id, parts, handles, startedAt }: Omit<DelEvent, "kind">): void {
+export function end(turn: Turn, what: Pick<DelEvent, "id" | "parts" | "handles" | "startedAt">): void {
+  const { id, parts, handles, startedAt } = what;
   const { ledger } = turn;
   const stone = ledger.tombstones.get(id);
   const attachment = ledger.attachments.get(id);
@@ -179,19 +181,13 @@ export function collect(turn: Turn, event: GcEvent): void {
     ({ id, network, addedAt }) =>
       network === event.network && !event.valid.has(id) && !ledger.adds.has(id) && event.now - addedAt >= gcGraceMs,
   );
+  for (const id of event.valid) comeBack(turn, id);
   if (event.valid.size === 0 && victims.length > gcBlindMax) {
     const why = `the list of valid attachments is empty and ${victims.length} of ${event.network} would be released, more than ${gcBlindMax}`;
     return refuse(turn, event.call, trouble("BadRequest", why, { code: cniCode.config }));
   }
   for (const { id, handle, network, containerId, ifname } of victims) {
-    end(turn, {
-      ...event,
-      id,
-      handles: [handle],
-      parts: { network, containerId, ifname },
-      undoes: undefined,
-      spooled: false,
-    });
+    end(turn, { id, parts: { network, containerId, ifname }, handles: [handle], startedAt: event.startedAt });
   }
   const { call, deadline } = event;
   const record = victims.length === 0 ? ledger.durable : turn.number;

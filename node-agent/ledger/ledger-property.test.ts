@@ -149,6 +149,7 @@ class Rig {
       case "done":
         return this.#told(effect.call, "deleted");
       case "judged":
+      case "ended-left-over":
         return;
       case "seek-evidence":
         this.#looking = true;

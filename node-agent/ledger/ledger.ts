@@ -40,6 +40,7 @@ import {
   giveUpAt,
   undelivered,
 } from "./leaving.ts";
+import { endLeftOver, noteBoot } from "./reboot.ts";
 import { reopen } from "./rebuild.ts";
 import type { Records } from "./record.ts";
 import {
@@ -264,6 +265,7 @@ function tick(turn: Turn): void {
   for (const waiting of [...ledger.adds.values()]) expire(turn, waiting);
   seekEvidence(turn);
   expireOrphans(turn);
+  endLeftOver(turn);
   retryJournal(turn);
   for (const lane of ledger.lanes.values()) if (lane.due.size > 0) turn.lanes.add(lane);
   for (const [key, { id, want, notBefore }] of ledger.claims) {
@@ -302,6 +304,7 @@ export function nextWake(ledger: Ledger): Instant | undefined {
     ]),
     ...[...ledger.dels.values()].map((del) => (del.record > ledger.durable ? giveUpAt(ledger, del) : del.patience)),
     ...ledger.orphans.values(),
+    ...ledger.leftOver.values(),
     ...[...ledger.lanes.values()].flatMap((lane) => flushTime(ledger, lane) ?? []),
     ...(ledger.lease.standing === "runs" ? [ledger.lease.until] : []),
     ...[ledger.regulateAt ?? [], nextIndex(ledger) ?? [], evidenceTime(ledger) ?? []].flat(),
@@ -319,6 +322,7 @@ const longestAddMs = 90_000;
 export function replay(ledger: Ledger, records: Records, now: Instant, wall: UnixMs): void {
   for (const attachment of records.attachments) {
     ledger.attachments.set(attachment.id, attachment);
+    noteBoot(ledger, attachment, now);
     const leftMs = Math.min(Math.max(attachment.deadline - wall, 0), longestAddMs);
     if (attachment.phase === "reserving") ledger.orphans.set(attachment.id, (now + leftMs) as Instant);
   }

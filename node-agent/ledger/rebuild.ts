@@ -105,6 +105,7 @@ function createAttachment(turn: Turn, parts: AttachmentParts, { handle, pod, ask
   const times = { startedAt: 0 as UnixMs, addedAt: at, deadline: 0 as UnixMs };
   const attachment: Attachment = {
     ...{ network, containerId, ifname, id, handle, pod, asked, ...times },
+    boot: turn.ledger.boot.id,
     phase: "owned",
     answers: 1,
     holdings: new Set(),

@@ -42,6 +42,7 @@ const attachmentRow = v.object({
   startedAt: v.number(),
   addedAt: v.number(),
   deadline: v.number(),
+  boot: v.optional(v.string(), ""),
   phase: v.picklist(["reserving", "owned"]),
 });
 
@@ -82,8 +83,8 @@ function contentOf(subject: Attachment | Holding | Tombstone): object {
     return { ...plainParts(subject), handles, at, covers };
   }
   if ("phase" in subject) {
-    const { handle, pod, asked, startedAt, addedAt, deadline, phase } = subject;
-    return { ...plainParts(subject), handle, pod, asked, startedAt, addedAt, deadline, phase };
+    const { handle, pod, asked, startedAt, addedAt, deadline, boot, phase } = subject;
+    return { ...plainParts(subject), handle, pod, asked, startedAt, addedAt, deadline, boot, phase };
   }
   const { block, ordinal, attachment, handle, attributes, request, fixed, state } = subject;
   const { kind, ...more } = state;

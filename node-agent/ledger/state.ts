@@ -19,6 +19,7 @@ import type {
 import type { AddRequest, DelRequest } from "../../shared/protocol/socket.ts";
 import type { Reason } from "../../shared/reasons.ts";
 import type { Trouble } from "../trouble.ts";
+import type { Boot } from "./reboot.ts";
 
 /** One request on the agent's socket; made by the socket, never on disk. */
 export type CallId = Brand<number, "call">;
@@ -82,6 +83,8 @@ export interface Attachment extends AttachmentParts {
   readonly addedAt: UnixMs;
   /** An ADD that was not answered by then never will be: its process is gone. */
   readonly deadline: UnixMs;
+  /** The machine's boot in which its container runs; empty: not known. */
+  boot: string;
   /** `owned`: an ADD may have been answered from it. `reserving`: certainly none was. */
   phase: "reserving" | "owned";
   /** Calls that were told of it, as far as this process knows. */
@@ -301,6 +304,9 @@ export interface Ledger extends LedgerOptions {
   readonly departing: Map<AttachmentId, Set<Holding>>;
   /** Attachments found on disk that no ADD was answered from, and until when one may come back for them. */
   readonly orphans: Map<AttachmentId, Instant>;
+  boot: Boot;
+  /** Attachments of an earlier boot, and until when their runtime may come back for them. */
+  readonly leftOver: Map<AttachmentId, Instant>;
   /** In order of arrival. */
   readonly adds: Map<AttachmentId, Add>;
   readonly dels: Map<CallId, Del>;
@@ -362,6 +368,8 @@ export function createLedger(options: LedgerOptions, now: Instant, closed?: Clos
     tombstonesOf: new Map(),
     departing: new Map(),
     orphans: new Map(),
+    boot: { id: "", graceMs: 0 },
+    leftOver: new Map(),
     adds: new Map(),
     dels: new Map(),
     claims: new Map(),

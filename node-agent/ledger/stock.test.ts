@@ -13,6 +13,7 @@ import { shortMs } from "./demand.ts";
 import { evidenceRetryMs } from "./evidence.ts";
 import { resumeLease } from "./lease.ts";
 import { type LedgerEvent, nextWake, replay, step } from "./ledger.ts";
+import type { Boot } from "./reboot.ts";
 import { decodeRows, type JournalRow } from "./record.ts";
 import { attachmentId, type CallId, createLedger, type Incarnation, type Ledger, type Placement } from "./state.ts";
 import type { Effect } from "./turn.ts";
@@ -151,8 +152,9 @@ class Bench {
     });
   }
 
-  restart(until?: number): this {
+  restart(until?: number, boot?: Boot): this {
     this.ledger = this.create();
+    if (boot) this.ledger.boot = boot;
     resumeLease(this.ledger, this.incarnation, until as Instant | undefined, this.now as Instant);
     replay(this.ledger, decodeRows(this.disk.values()), this.now as Instant, this.now as UnixMs);
     this.commits = [];
@@ -435,6 +437,39 @@ function rebuilding(): Bench {
   for (const [cidr, block] of before.api.blocks) bench.api.blocks.set(cidr, block);
   return bench;
 }
+
+test("reboot: what an earlier boot left is released after the grace, unless its runtime comes back for it", () => {
+  const bench = new Bench();
+  bench.ledger.boot = { id: "b1", graceMs: 0 };
+  bench.stocked();
+  for (const name of ["gone", "added", "valid", "deleted"]) bench.granted(name);
+  bench.wait(flushDelayMs);
+  bench.progress();
+  bench.restart(bench.now + leaseMs, { id: "b2", graceMs: 20_000 });
+  bench.look();
+  bench.send({ kind: "online" });
+  bench.del("deleted");
+  const replay = bench.add("added");
+  assert.ok(!kindsOf(replay).includes("granted"), "that it came back is not on disk yet");
+  assert.ok(kindsOf(bench.fsync()).includes("granted"));
+  const valid = new Set([attachmentId({ network: "net", containerId: "valid", ifname: "eth0" })]);
+  const times = { now: bench.now as UnixMs, startedAt: bench.now as UnixMs, deadline: bench.now as Instant };
+  bench.send({ kind: "gc", call: 99 as CallId, network: "net", valid, ...times });
+  bench.wait(19_000);
+  bench.progress();
+  assert.deepEqual([bench.shown("net.gone"), bench.shown("net.deleted")], [1, 0]);
+  bench.wait(1_000);
+  bench.fsync();
+  bench.wait(flushDelayMs);
+  bench.progress();
+  const left = ["gone", "added", "valid"].map((name) => bench.shown(`net.${name}`));
+  assert.deepEqual(left, [0, 1, 1]);
+  // A later start of the agent in the same boot, or one that cannot tell the boot, ends nothing.
+  for (const id of ["b2", ""]) {
+    bench.restart(bench.now + leaseMs, { id, graceMs: 0 });
+    assert.equal(bench.ledger.leftOver.size, 0);
+  }
+});
 
 test("rebuild: a new journal answers no ADD until all blocks and what runs here were seen and are on disk", () => {
   const bench = rebuilding();

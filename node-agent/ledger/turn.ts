@@ -61,6 +61,8 @@ export type Effect =
       readonly released: readonly Address[];
       readonly kept: readonly Address[];
     }
+  /** Attachments of an earlier boot that nobody came back for. */
+  | { readonly kind: "ended-left-over"; readonly count: number }
   /** What ran here before this journal is known as far as it can be, and is on disk: ADDs are answered from now on. */
   | {
       readonly kind: "rebuilt";

@@ -215,6 +215,13 @@ const agent = {
     max: "24h",
     help: "How old a pod is when its IPAMHandle is written; with handles lazy only",
   },
+  rebootGrace: {
+    kind: "duration",
+    default: "15m",
+    min: "1s",
+    max: "24h",
+    help: "How long after a reboot the container runtime has to delete its old containers before their addresses are released",
+  },
   offlineLimit: {
     kind: "duration",
     min: "1m",
