@@ -1,12 +1,15 @@
-// Who a client is: its ServiceAccount token, as the API server judges it (TokenReview), and the node it is bound to.
+// Who a client is: its ServiceAccount token, verified with the cluster's signing keys, and the node it is bound to. So agents can move
+// while the API server is away. The API server's own word (TokenReview) follows in the background: a revoked token loses its stream.
 // Leaves to hub-shell.ts what is refused how, and to hello.ts what an identity may ask for.
 import { sha256 } from "@noble/hashes/sha2.js";
 import { bytesToHex, utf8ToBytes } from "@noble/hashes/utils.js";
 import { LRUCache } from "lru-cache";
-import * as v from "valibot";
-import { Failure, type NodeName, type Uid, type UnixMs } from "../../shared/kinds.ts";
-import type { Clock } from "../../shared/world.ts";
+import { Failure, type Instant, type NodeName, type Uid, type UnixMs } from "../../shared/kinds.ts";
+import type { Clock, Random } from "../../shared/world.ts";
 import type { Api } from "../upstream/api.ts";
+import { Bucket } from "./bucket.ts";
+import { nodeOfPod, review } from "./review.ts";
+import { expired, readToken, refused, type SignedToken, weigh } from "./token.ts";
 
 export interface Identity {
   /** "system:serviceaccount:cattail-system:cattail-agent" */
@@ -34,73 +37,143 @@ export interface IdentityRules {
 export interface Verifier {
   /** Rejects when nobody can tell, since the API server does not answer. */
   verify(token: string): Promise<Verdict>;
+  /** Has the API server look at the token now and then; `revoked` is called once if it does not know it any more. The result ends it. */
+  follow(token: string, revoked: (message: string) => void): () => void;
 }
 
-/** How long a verdict stands without being asked for again. A token that was revoked is found out so much later. */
+/** The cluster's public keys, and whose tokens they sign. */
+export interface SigningKeys {
+  /** unknown: no key of this name or of this issuer, even after looking anew. */
+  check(token: SignedToken): Promise<"good" | "bad" | "unknown">;
+}
+
+export interface VerifierParts {
+  readonly api: Api;
+  readonly clock: Clock;
+  readonly random: Random;
+  readonly keys: SigningKeys;
+  readonly rules: IdentityRules;
+}
+
+/** How long the API server's word stands without being asked for again. */
 const acceptedMs = 5 * 60_000;
 const refusedMs = 10_000;
+/**
+ * A followed token is looked at within so much, and again after as much: 5,000 agents are 8 reviews a second for the whole cluster.
+ * It ends by itself, too, with its pod's Node (hub-shell.ts) and after an hour at the latest, as kubelets ask for it.
+ */
+export const followMs = 10 * 60_000;
+const retryFollowMs = 60_000;
+const maxFollowsUnderWay = 4;
 /** Agents of the largest cluster, with their token before the present one. */
 const maxVerdicts = 16_384;
+/** Somebody may send ever new tokens of unknown keys: the API server is not to be asked about more than so many. */
+const reviewsPerSecond = 20;
+const reviewBurst = 200;
 
 interface Entry {
   readonly verdict: Verdict;
-  readonly reviewedAt: number;
+  readonly reviewedAt: Instant;
 }
 
-const reviewPath = "/apis/authentication.k8s.io/v1/tokenreviews";
-const nodeNameKey = "authentication.kubernetes.io/node-name";
-const nodeUidKey = "authentication.kubernetes.io/node-uid";
-
-const reviewed = v.object({
-  status: v.object({
-    authenticated: v.optional(v.boolean(), false),
-    audiences: v.optional(v.array(v.string()), []),
-    error: v.optional(v.string()),
-    user: v.optional(
-      v.object({
-        username: v.optional(v.string(), ""),
-        extra: v.optional(v.record(v.string(), v.array(v.string())), {}),
-      }),
-      {},
-    ),
-  }),
-});
-
-export function tokenVerifier(api: Api, clock: Clock, rules: IdentityRules): Verifier {
+export function tokenVerifier({ api, clock, random, keys, rules }: VerifierParts): Verifier {
   const verdicts = new LRUCache<string, Entry>({ max: maxVerdicts });
   const underWay = new Map<string, Promise<Verdict>>();
+  const reviews = new Bucket(reviewsPerSecond, reviewBurst, clock.monotonic());
+  const waiting: (() => void)[] = [];
+  let following = 0;
 
-  async function review(key: string, token: string): Promise<Verdict> {
+  /** The API server's word. While it is away the last one on a token stands: its outage locks nobody out. */
+  function asked(key: string, ask: () => Promise<Verdict>): Promise<Verdict> {
     const known = verdicts.get(key);
-    try {
-      const body = {
-        apiVersion: "authentication.k8s.io/v1",
-        kind: "TokenReview",
-        spec: { token, audiences: [rules.audience] },
-      };
-      const verdict = judge(await api.create(reviewPath, body), token, rules);
-      verdicts.set(key, { verdict, reviewedAt: clock.monotonic() });
-      return verdict;
-    } catch (error) {
-      // The last word on an unexpired token stands while the API server is away: its outage locks nobody out.
-      if (known?.verdict.kind === "known" && error instanceof Failure && isAway(error)) return known.verdict;
-      throw error;
+    if (known !== undefined && clock.monotonic() - known.reviewedAt < standsFor(known.verdict)) {
+      return Promise.resolve(known.verdict);
     }
+    const asking =
+      underWay.get(key) ??
+      ask()
+        .then((verdict) => {
+          verdicts.set(key, { verdict, reviewedAt: clock.monotonic() });
+          return verdict;
+        })
+        .catch((error: unknown) => {
+          if (known !== undefined && error instanceof Failure && isAway(error)) return known.verdict;
+          throw error;
+        })
+        .finally(() => underWay.delete(key));
+    underWay.set(key, asking);
+    return asking;
+  }
+
+  async function reviewSparingly(token: string): Promise<Verdict> {
+    if (reviews.take(clock.monotonic()) > 0) {
+      throw new Failure("api-throttled", "too many tokens of unknown keys are asked about already");
+    }
+    return review(api, token, rules);
+  }
+
+  async function judge(token: string, key: string): Promise<Verdict> {
+    const read = readToken(token);
+    if (read === undefined) return refused(401, "this is no ServiceAccount token that an API server has signed");
+    const weighed = weigh(read, rules, clock.wall());
+    // What refuses by its own words needs nobody's proof.
+    if (weighed.kind === "refused") return weighed;
+    const known = verdicts.get(key);
+    // Whom the API server has refused is let in again by nobody else.
+    if (known?.verdict.kind === "refused") return asked(key, () => reviewSparingly(token));
+    const signature = await keys.check(read);
+    if (signature === "bad") return refused(401, "the token's signature is wrong");
+    if (signature === "unknown") return asked(key, () => reviewSparingly(token));
+    return weighed.kind === "ask-pod"
+      ? asked(key, () => nodeOfPod(api, weighed.pod, weighed.identity))
+      : weighed;
+  }
+
+  async function turn(): Promise<void> {
+    if (following >= maxFollowsUnderWay) await new Promise<void>((resolve) => waiting.push(resolve));
+    following++;
   }
 
   return {
     async verify(token) {
-      // The cache is no store of tokens.
-      const key = bytesToHex(sha256(utf8ToBytes(token)));
-      const known = verdicts.get(key);
-      if (known !== undefined && clock.monotonic() - known.reviewedAt < standsFor(known.verdict)) {
-        return stillValid(known.verdict, clock.wall());
+      return stillValid(await judge(token, keyOf(token)), clock.wall());
+    },
+
+    follow(token, revoked) {
+      const key = keyOf(token);
+      let isOver = false;
+      let cancel = clock.after(random.below(followMs), () => void look());
+      async function look(): Promise<void> {
+        await turn();
+        let nextMs = followMs;
+        try {
+          if (isOver) return;
+          const verdict = await review(api, token, rules);
+          verdicts.set(key, { verdict, reviewedAt: clock.monotonic() });
+          if (isOver || verdict.kind === "known") return;
+          isOver = true;
+          revoked(verdict.message);
+        } catch (error) {
+          // What nobody can tell now is asked again; the stream goes on meanwhile.
+          if (!(error instanceof Failure)) throw error;
+          nextMs = retryFollowMs;
+        } finally {
+          following--;
+          waiting.shift()?.();
+          if (!isOver) cancel = clock.after(nextMs / 2 + random.below(nextMs / 2), () => void look());
+        }
       }
-      const asked = underWay.get(key) ?? review(key, token).finally(() => underWay.delete(key));
-      underWay.set(key, asked);
-      return stillValid(await asked, clock.wall());
+      return () => {
+        isOver = true;
+        cancel();
+      };
     },
   };
+}
+
+/** The cache is no store of tokens. */
+function keyOf(token: string): string {
+  return bytesToHex(sha256(utf8ToBytes(token)));
 }
 
 function standsFor(verdict: Verdict): number {
@@ -115,58 +188,5 @@ function stillValid(verdict: Verdict, now: UnixMs): Verdict {
   if (verdict.kind === "refused" || verdict.identity.expiresAt === undefined || verdict.identity.expiresAt > now) {
     return verdict;
   }
-  return refused(401, "the token has expired: mount it as a projected volume, which the kubelet renews");
-}
-
-function judge(answer: unknown, token: string, rules: IdentityRules): Verdict {
-  const parsed = v.safeParse(reviewed, answer);
-  if (!parsed.success) throw new Failure("bad-message", "the API server's TokenReview cannot be read");
-  const { authenticated, audiences, error, user } = parsed.output.status;
-  if (!authenticated || !audiences.includes(rules.audience)) {
-    const why = error === undefined ? "" : ` (${error})`;
-    return refused(401, `the API server does not know this token for the audience "${rules.audience}"${why}`);
-  }
-  const account = accountOf(user.username ?? "");
-  const identity = { user: user.username ?? "", expiresAt: expiryOf(token) };
-  if (rules.observers.includes(account)) return { kind: "known", identity: { ...identity, node: undefined } };
-  if (!rules.agents.includes(account)) {
-    return refused(
-      403,
-      `${user.username} is not among the accounts of agents, ${rules.agents.join(", ")} (option auth.agents)`,
-    );
-  }
-  const [node] = user.extra?.[nodeNameKey] ?? [];
-  if (node === undefined) {
-    return refused(
-      403,
-      "the token names no node: it must be a pod's own, from a projected volume, and the API server 1.30 or newer (ServiceAccountTokenPodNodeInfo)",
-    );
-  }
-  const [nodeUid] = (user.extra?.[nodeUidKey] ?? []) as Uid[];
-  return {
-    kind: "known",
-    identity: { ...identity, node: node as NodeName, ...(nodeUid !== undefined && { nodeUid }) },
-  };
-}
-
-function refused(status: 401 | 403, message: string): Verdict {
-  return { kind: "refused", status, message };
-}
-
-/** "namespace/name" of a ServiceAccount's user name. */
-function accountOf(username: string): string {
-  const [, namespace, name] = /^system:serviceaccount:([^:]+):([^:]+)$/.exec(username) ?? [];
-  return namespace === undefined || name === undefined ? "" : `${namespace}/${name}`;
-}
-
-/** Read from the token itself, which the API server has found good. Undefined: it is no JWT or has no end. */
-function expiryOf(token: string): UnixMs | undefined {
-  try {
-    const payload = Uint8Array.fromBase64(token.split(".")[1] ?? "", { alphabet: "base64url" });
-    const claims: unknown = JSON.parse(String.fromCharCode(...payload));
-    const { exp } = v.parse(v.object({ exp: v.number() }), claims);
-    return (exp * 1000) as UnixMs;
-  } catch {
-    return undefined;
-  }
+  return expired;
 }

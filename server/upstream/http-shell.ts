@@ -264,7 +264,7 @@ class OpenStream implements Stream {
 }
 
 export function isJson(contentType: string): boolean {
-  return /^application\/json\b/i.test(contentType);
+  return /^application\/(?:[\w.-]+\+)?json\b/i.test(contentType);
 }
 
 function responseTo(request: http.ClientRequest, body: string | undefined): Promise<http.IncomingMessage> {
