@@ -24,6 +24,7 @@ import { Store } from "./store/store.ts";
 import { Hub } from "./stream/hub-shell.ts";
 import { tokenVerifier, type Verifier } from "./stream/identity.ts";
 import { type Door, listenStream } from "./stream/listener-shell.ts";
+import { ClusterKeys } from "./stream/signing-keys-shell.ts";
 import type { Api } from "./upstream/api.ts";
 import { createApi } from "./upstream/client-shell.ts";
 import { type Connection, connectByKubeconfig, connectInCluster } from "./upstream/connection-shell.ts";
@@ -80,17 +81,16 @@ export async function startServer(frame: Frame<"server">, given?: Connection): P
     limits.configure(offlineLimitMs, reaper.afterMs);
     warnOfHaste(frame);
   });
-  const verifier = tokenVerifier(api, clock, {
-    audience: config.auth.audience,
-    agents: config.auth.agents,
-    observers: config.auth.observers ?? [],
-  });
+  const keys = new ClusterKeys({ api, clock, logger });
+  const { audience, agents, observers = [] } = config.auth;
+  const verifier = tokenVerifier({ api, clock, random, keys, rules: { audience, agents, observers } });
 
   let core: Core | undefined;
   let isStopping = false;
   const stopped = Promise.withResolvers<undefined>();
   const discovery = untilKnown(frame, config.apiGroup, api, stopped.promise).then((group) => {
     if (group === undefined || isStopping) return;
+    void keys.prefetch();
     const log = logger.with({ replica });
     const { namespace } = config;
     const events = new Recorder({

@@ -109,11 +109,13 @@ export class Hub {
     return strangerReason(this.#parts, identity);
   }
 
-  accept(ws: WebSocket, socket: Duplex, identity: Identity): void {
+  /** The result ends the stream, when its token is good no longer. */
+  accept(ws: WebSocket, socket: Duplex, identity: Identity): () => void {
     const client = new Client(this.#clientParts, ws, socket, identity);
     this.#clients.add(client);
     this.#portions[this.#parts.random.below(portions)]?.add(client);
     if (this.#draining) this.#moveOn(client);
+    return () => client.bye("auth", closeCodes.credentials, "the API server takes the token no longer", 1_000);
   }
 
   get size(): number {

@@ -101,7 +101,7 @@ async function world(t: TestContext, { host = "127.0.0.1", certificate }: Port =
   const lease = { grantMs: () => 2_700_000, refresh, reader, events, indexer };
   const parts = { store, committer, claims: {} as Claims, clock, random, logger, metrics, heartbeatMs, ...lease };
   const hub = new Hub({ ...parts, group: "crd", replica: "r", version: "1" });
-  const verifier = { verify: async (token: string) => verdictOn(token, clock.wall()) };
+  const verifier = { verify: async (token: string) => verdictOn(token, clock.wall()), follow: () => () => {} };
   const listener = await listenStream({
     host,
     port: 0,

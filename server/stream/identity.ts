@@ -8,7 +8,7 @@ import { Failure, type Instant, type NodeName, type Uid, type UnixMs } from "../
 import type { Clock, Random } from "../../shared/world.ts";
 import type { Api } from "../upstream/api.ts";
 import { Bucket } from "./bucket.ts";
-import { nodeOfPod, review } from "./review.ts";
+import { review } from "./review.ts";
 import { expired, readToken, refused, type SignedToken, weigh } from "./token.ts";
 
 export interface Identity {
@@ -38,7 +38,7 @@ export interface Verifier {
   /** Rejects when nobody can tell, since the API server does not answer. */
   verify(token: string): Promise<Verdict>;
   /** Has the API server look at the token now and then; `revoked` is called once if it does not know it any more. The result ends it. */
-  follow(token: string, revoked: (message: string) => void): () => void;
+  follow(token: string, revoked: () => void): () => void;
 }
 
 /** The cluster's public keys, and whose tokens they sign. */
@@ -124,14 +124,13 @@ export function tokenVerifier({ api, clock, random, keys, rules }: VerifierParts
     const signature = await keys.check(read);
     if (signature === "bad") return refused(401, "the token's signature is wrong");
     if (signature === "unknown") return asked(key, () => reviewSparingly(token));
-    return weighed.kind === "ask-pod"
-      ? asked(key, () => nodeOfPod(api, weighed.pod, weighed.identity))
-      : weighed;
+    return weighed;
   }
 
   async function turn(): Promise<void> {
+    // Whoever ends hands its place over, so that nobody takes it in between.
     if (following >= maxFollowsUnderWay) await new Promise<void>((resolve) => waiting.push(resolve));
-    following++;
+    else following++;
   }
 
   return {
@@ -152,14 +151,15 @@ export function tokenVerifier({ api, clock, random, keys, rules }: VerifierParts
           verdicts.set(key, { verdict, reviewedAt: clock.monotonic() });
           if (isOver || verdict.kind === "known") return;
           isOver = true;
-          revoked(verdict.message);
+          revoked();
         } catch (error) {
           // What nobody can tell now is asked again; the stream goes on meanwhile.
           if (!(error instanceof Failure)) throw error;
           nextMs = retryFollowMs;
         } finally {
-          following--;
-          waiting.shift()?.();
+          const next = waiting.shift();
+          if (next === undefined) following--;
+          else next();
           if (!isOver) cancel = clock.after(nextMs / 2 + random.below(nextMs / 2), () => void look());
         }
       }

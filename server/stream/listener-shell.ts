@@ -73,7 +73,11 @@ export async function listenStream(parts: ListenerParts): Promise<StreamListener
       .then((verdict) => {
         if (socket.destroyed) return;
         if (verdict.kind === "refused") return refuse(socket, verdict, parts);
-        sockets.handleUpgrade(request, socket, head, (ws) => verdict.door.hub.accept(ws, socket, verdict.identity));
+        const { door, identity, token } = verdict;
+        sockets.handleUpgrade(request, socket, head, (ws) => {
+          const unfollow = door.verifier.follow(token, door.hub.accept(ws, socket, identity));
+          ws.once("close", unfollow);
+        });
       })
       .catch((err: unknown) => {
         parts.logger.error("Could not let a client in", { reason: "Internal", err });
@@ -105,7 +109,12 @@ type Refusal = {
 };
 type Judgement =
   | ({ readonly kind: "refused" } & Refusal)
-  | { readonly kind: "admitted"; readonly door: Door; readonly identity: Parameters<Hub["accept"]>[2] };
+  | {
+      readonly kind: "admitted";
+      readonly door: Door;
+      readonly identity: Parameters<Hub["accept"]>[2];
+      readonly token: string;
+    };
 
 async function judge(request: IncomingMessage, parts: ListenerParts, handshakes: number): Promise<Judgement> {
   const [path] = (request.url ?? "").split("?", 1);
@@ -122,7 +131,7 @@ async function judge(request: IncomingMessage, parts: ListenerParts, handshakes:
     if (verdict.kind === "known") {
       const reason = await door.hub.refusalOf(verdict.identity);
       if (reason !== undefined) return refused(403, reason, "identity");
-      return { kind: "admitted", door, identity: verdict.identity };
+      return { kind: "admitted", door, identity: verdict.identity, token };
     }
     return refused(verdict.status, verdict.message, verdict.status === 401 ? "auth" : "identity");
   } catch (error) {

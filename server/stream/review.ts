@@ -1,10 +1,10 @@
-// The API server's own word on a token (TokenReview), and the node of a pod whose token does not tell it.
+// The API server's own word on a token (TokenReview).
 // Leaves to identity.ts when it is asked, and to token.ts what a token must say.
 import * as v from "valibot";
 import { Failure } from "../../shared/kinds.ts";
 import type { Api } from "../upstream/api.ts";
 import type { Identity, IdentityRules, Verdict } from "./identity.ts";
-import { accountRole, agentOf, type BoundPod, namesNoNode, readToken, refused } from "./token.ts";
+import { accountRole, agentOf, namesNoNode, readToken, refused } from "./token.ts";
 
 const reviewPath = "/apis/authentication.k8s.io/v1/tokenreviews";
 const claimKey = (what: string): string => `authentication.kubernetes.io/${what}`;
@@ -46,32 +46,6 @@ export async function review(api: Api, token: string, rules: IdentityRules): Pro
   if (role.kind === "observer") return { kind: "known", identity: { user: username, node: undefined, expiresAt } };
   const told = (what: string): string | undefined => user.extra?.[claimKey(what)]?.[0];
   const node = told("node-name");
-  if (node !== undefined) return { kind: "known", identity: agentOf(username, node, told("node-uid"), expiresAt) };
-  const [, , namespace = ""] = username.split(":");
-  const [name, uid] = [told("pod-name"), told("pod-uid")];
-  if (name === undefined || uid === undefined) return namesNoNode;
-  return nodeOfPod(api, { namespace, name, uid }, { user: username, node: undefined, expiresAt });
-}
-
-const placed = v.object({
-  metadata: v.object({ uid: v.string() }),
-  spec: v.object({ nodeName: v.optional(v.string()) }),
-});
-
-/** For API servers that do not write the node into tokens (before 1.30). A pod never changes its node. */
-export async function nodeOfPod(api: Api, { namespace, name, uid }: BoundPod, identity: Identity): Promise<Verdict> {
-  const path = `/api/v1/namespaces/${encodeURIComponent(namespace)}/pods/${encodeURIComponent(name)}`;
-  let answer: unknown;
-  try {
-    answer = await api.get(path);
-  } catch (error) {
-    if (error instanceof Failure && error.code === "api-missing") return refused(401, "the token's pod is gone");
-    throw error;
-  }
-  const parsed = v.safeParse(placed, answer);
-  if (!parsed.success) throw new Failure("bad-message", `the API server's pod ${namespace}/${name} cannot be read`);
-  const { metadata, spec } = parsed.output;
-  if (metadata.uid !== uid) return refused(401, "the token is of an earlier pod of this name");
-  if (spec.nodeName === undefined) return namesNoNode;
-  return { kind: "known", identity: agentOf(identity.user, spec.nodeName, undefined, identity.expiresAt) };
+  if (node === undefined) return namesNoNode;
+  return { kind: "known", identity: agentOf(username, node, told("node-uid"), expiresAt) };
 }

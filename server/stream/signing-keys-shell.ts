@@ -1,7 +1,6 @@
-// The keys with which the cluster signs ServiceAccount tokens: fetched from the API server, kept on disk for when it is away, fetched
+// The keys with which the cluster signs ServiceAccount tokens: fetched from the API server, kept for when it is away, fetched
 // anew when a token names a key that is not among them (rotation). Leaves to token.ts what a token must say.
-import { createPublicKey, type JsonWebKey, type KeyObject, verify } from "node:crypto";
-import { readFile, rename, writeFile } from "node:fs/promises";
+import { createPublicKey, type KeyObject, verify, type webcrypto } from "node:crypto";
 import * as v from "valibot";
 import type { Instant } from "../../shared/kinds.ts";
 import type { Logger } from "../../shared/log.ts";
@@ -14,8 +13,6 @@ export interface SigningKeysParts {
   readonly api: Api;
   readonly clock: Clock;
   readonly logger: Logger;
-  /** Where the copy is kept; undefined: nowhere. */
-  readonly file: string | undefined;
 }
 
 const configurationPath = "/.well-known/openid-configuration";
@@ -47,7 +44,6 @@ export class ClusterKeys implements SigningKeys {
   readonly #parts: SigningKeysParts;
   #issuer: string | undefined;
   #keys: ReadonlyMap<string, Key> = new Map();
-  #text = "";
   #askedAt: Instant | undefined;
   #asking: Promise<void> | undefined;
 
@@ -55,16 +51,9 @@ export class ClusterKeys implements SigningKeys {
     this.#parts = parts;
   }
 
-  /** Takes over the copy on disk, if there is one. */
-  async load(): Promise<void> {
-    const { file, logger } = this.#parts;
-    if (file === undefined) return;
-    try {
-      this.#take(v.parse(documentShape, JSON.parse(await readFile(file, "utf8"))));
-    } catch (err) {
-      const isAbsent = err instanceof Error && "code" in err && err.code === "ENOENT";
-      if (!isAbsent) logger.warn("Could not read the copy of the cluster's signing keys", { path: file, err });
-    }
+  /** Fetches them before the first token comes: it may come when the API server is away. */
+  prefetch(): Promise<void> {
+    return this.#refresh(leastBetweenMs);
   }
 
   async check(token: SignedToken): Promise<"good" | "bad" | "unknown"> {
@@ -94,9 +83,7 @@ export class ClusterKeys implements SigningKeys {
     try {
       const { issuer } = v.parse(v.object({ issuer: v.string() }), await api.get(configurationPath));
       const { keys } = v.parse(v.object({ keys: v.array(v.unknown()) }), await api.get(keysPath, keysType));
-      const document = v.parse(documentShape, { issuer, keys });
-      this.#take(document);
-      await this.#keep(document);
+      this.#take(v.parse(documentShape, { issuer, keys }));
     } catch (err) {
       // Those that are known stay good; about others the API server is asked.
       logger.warn("Could not fetch the keys with which the cluster signs tokens", { path: keysPath, err });
@@ -112,25 +99,12 @@ export class ClusterKeys implements SigningKeys {
     this.#issuer = issuer;
     this.#keys = known;
   }
-
-  async #keep(document: KeyDocument): Promise<void> {
-    const { file, logger } = this.#parts;
-    const text = JSON.stringify(document);
-    if (file === undefined || text === this.#text) return;
-    try {
-      await writeFile(`${file}.new`, text, { mode: 0o600 });
-      await rename(`${file}.new`, file);
-      this.#text = text;
-    } catch (err) {
-      logger.warn("Could not write the copy of the cluster's signing keys", { path: file, err });
-    }
-  }
 }
 
 /** The algorithm follows from the key, never from the token: nobody can have a public key taken for a secret. */
 function keyOf(jwk: KeyDocument["keys"][number]): Key | undefined {
   try {
-    const key = createPublicKey({ key: jwk as JsonWebKey, format: "jwk" });
+    const key = createPublicKey({ key: jwk as webcrypto.JsonWebKey, format: "jwk" });
     const algorithm = algorithmOf(key);
     return algorithm === undefined ? undefined : { algorithm, key };
   } catch {

@@ -22,10 +22,16 @@ const bound = v.object({ name: v.pipe(v.string(), v.minLength(1), v.maxLength(25
 const claimsShape = v.object({
   iss: v.string(),
   sub: v.string(),
-  aud: v.union([v.array(v.string()), v.pipe(v.string(), v.transform((audience) => [audience]))]),
+  aud: v.union([
+    v.array(v.string()),
+    v.pipe(
+      v.string(),
+      v.transform((audience) => [audience]),
+    ),
+  ]),
   exp: v.number(),
   nbf: v.optional(v.number()),
-  "kubernetes.io": v.object({ namespace: v.string(), pod: v.optional(bound), node: v.optional(bound) }),
+  "kubernetes.io": v.object({ node: v.optional(bound) }),
 });
 type Claims = v.InferOutput<typeof claimsShape>;
 const headerShape = v.object({ alg: v.picklist(signatureAlgorithms), kid: v.pipe(v.string(), v.minLength(1)) });
@@ -59,17 +65,8 @@ function decoded(part: string): unknown {
   }
 }
 
-/** A pod of whose node the token does not tell (API servers before 1.30). */
-export interface BoundPod {
-  readonly namespace: string;
-  readonly name: string;
-  readonly uid: string;
-}
-
-export type Weighed = Verdict | { readonly kind: "ask-pod"; readonly pod: BoundPod; readonly identity: Identity };
-
 /** What the claims make of its bearer, given that the signature is good. A refusal needs no proof. */
-export function weigh({ claims }: SignedToken, rules: IdentityRules, now: UnixMs): Weighed {
+export function weigh({ claims }: SignedToken, rules: IdentityRules, now: UnixMs): Verdict {
   if (!claims.aud.includes(rules.audience)) {
     return refused(
       401,
@@ -80,15 +77,13 @@ export function weigh({ claims }: SignedToken, rules: IdentityRules, now: UnixMs
   if (claims.nbf !== undefined && (claims.nbf - clockSkewSeconds) * 1000 > now) {
     return refused(401, "the token is not valid yet: compare the clocks of this server and of the API server");
   }
-  const { namespace, pod, node } = claims["kubernetes.io"];
+  const { node } = claims["kubernetes.io"];
   const expiresAt = (claims.exp * 1000) as UnixMs;
   const whose = accountRole(claims.sub, rules);
   if (whose.kind === "refused") return whose;
   if (whose.kind === "observer") return { kind: "known", identity: { user: claims.sub, node: undefined, expiresAt } };
-  if (node !== undefined) return { kind: "known", identity: agentOf(claims.sub, node.name, node.uid, expiresAt) };
-  if (pod?.uid === undefined) return namesNoNode;
-  const identity = { user: claims.sub, node: undefined, expiresAt };
-  return { kind: "ask-pod", pod: { namespace, name: pod.name, uid: pod.uid }, identity };
+  if (node === undefined) return namesNoNode;
+  return { kind: "known", identity: agentOf(claims.sub, node.name, node.uid, expiresAt) };
 }
 
 export function agentOf(
@@ -121,11 +116,8 @@ export function refused(status: 401 | 403, message: string): Extract<Verdict, { 
   return { kind: "refused", status, message };
 }
 
-export const expired = refused(
-  401,
-  "the token has expired: mount it as a projected volume, which the kubelet renews",
-);
+export const expired = refused(401, "the token has expired: mount it as a projected volume, which the kubelet renews");
 export const namesNoNode = refused(
   403,
-  "the token names no node: it must be a pod's own, from a projected volume, and the pod must run on a node",
+  "the token names no node: it must be a pod's own, from a projected volume, and the API server 1.30 or newer (ServiceAccountTokenPodNodeInfo)",
 );
