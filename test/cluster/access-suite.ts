@@ -2,7 +2,13 @@
 // Holds the chart's access rules to the letter as well. How the API server is started is left to whoever declares the tests.
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
+import { tokenVerifier } from "../../server/stream/identity.ts";
+import { ClusterKeys } from "../../server/stream/signing-keys-shell.ts";
+import { createApi } from "../../server/upstream/client-shell.ts";
+import { Http } from "../../server/upstream/http-shell.ts";
 import { apiPath } from "../../shared/calico/names.ts";
+import { createLog } from "../../shared/log.ts";
+import { systemClock, systemRandom } from "../../shared/process/world.ts";
 import type { Answer, ApiClient, TestApi } from "./api.ts";
 import { agentAccount, installAccess, installCrds, type ServiceAccount, serverAccount, userOf } from "./install.ts";
 
@@ -74,7 +80,7 @@ export function accessTests(start: () => Promise<TestApi>): void {
     });
   }
 
-  test("given an agent's token bound to its pod, then only its audience accepts it, and the review names the node", async () => {
+  test("given an agent's token bound to its pod, then only its audience accepts it, and review and signature name the node", async () => {
     const { namespace, name: serviceAccountName } = agentAccount;
     await api.admin.create({ apiVersion: "v1", kind: "Node", metadata: { name: "node-a" } });
     const spec = { nodeName: "node-a", serviceAccountName, containers: [{ name: "agent", image: "cattail" }] };
@@ -95,6 +101,35 @@ export function accessTests(start: () => Promise<TestApi>): void {
     assert.equal(status.authenticated, true);
     assert.equal(status.user.username, userOf(agentAccount));
     assert.deepEqual(status.user.extra["authentication.kubernetes.io/node-name"], ["node-a"]);
+
+    // The server, with its own rights alone, reads the same out of the token: once it has the keys, without asking anybody.
+    const authorization = `Bearer ${server.token}`;
+    const connection = {
+      server: new URL(server.url),
+      credentials: async () => ({ authorization, tls: { ca: server.ca } }),
+      refresh: async () => false,
+    };
+    const http = new Http({ connection, userAgent: "cattail-test", clock: systemClock });
+    try {
+      const serverApi = createApi(http);
+      const { logger } = createLog({ level: "error", format: "json", clock: systemClock, write: () => {} });
+      const keys = new ClusterKeys({ api: serverApi, clock: systemClock, logger });
+      await keys.prefetch();
+      const agents = [`${namespace}/${serviceAccountName}`];
+      const rules = { audience: "cattail-server", agents, observers: [] };
+      const verifier = tokenVerifier({ api: serverApi, clock: systemClock, random: systemRandom, keys, rules });
+      const mark = await api.mark();
+      const verdict = await verifier.verify(token);
+      const forged = await verifier.verify(`${token.slice(0, -8)}AAAAAAAA`);
+      assert.deepEqual(await api.requests(mark), []);
+      assert.ok(verdict.kind === "known", JSON.stringify(verdict));
+      assert.equal(verdict.identity.node, "node-a");
+      const node = (await api.admin.must("GET", "/api/v1/nodes/node-a")) as { metadata: { uid: string } };
+      assert.equal(verdict.identity.nodeUid, node.metadata.uid);
+      assert.ok(forged.kind === "refused" && /signature is wrong/.test(forged.message), JSON.stringify(forged));
+    } finally {
+      http.stop();
+    }
   });
 }
 
