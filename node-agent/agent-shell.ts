@@ -395,6 +395,7 @@ class Agent {
       urls: server,
       token: () => token?.current(),
       authorities: () => authorities?.current().ca,
+      serverName: tls.serverName,
       hello: () => ({
         type: "hello",
         protocol: streamProtocol,

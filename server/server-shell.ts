@@ -4,11 +4,12 @@ import { hostname } from "node:os";
 import type { ApiGroup } from "../shared/calico/resources.ts";
 import { type Kind, kinds } from "../shared/calico/resources.ts";
 import { type Config, defaultMaxInFlight } from "../shared/config/catalogue.ts";
-import type { NodeName } from "../shared/kinds.ts";
+import { Failure, type NodeName } from "../shared/kinds.ts";
 import { messageOf } from "../shared/log.ts";
 import { type MetricHandles, serverMetrics } from "../shared/metrics.ts";
 import type { Running } from "../shared/process/daemon.ts";
 import type { Frame } from "../shared/process/frame.ts";
+import { Issuer } from "./certificates/issuer-shell.ts";
 import { Affinities } from "./commit/affinities.ts";
 import { Claims } from "./commit/claims.ts";
 import { Committer } from "./commit/committer.ts";
@@ -161,10 +162,13 @@ export async function startServer(frame: Frame<"server">, given?: Connection): P
     core = { group, upstream, committer, claims, indexer, hub, events, elector, reaper };
   });
 
+  const issuer = issuerOf(frame, api);
+  issuer?.start();
+  const { certFile, keyFile } = config.tls;
   const certificate =
-    config.tls.certFile === undefined || config.tls.keyFile === undefined
-      ? undefined
-      : await frame.files.certificate("server", config.tls.certFile, config.tls.keyFile);
+    certFile === undefined || keyFile === undefined
+      ? issuer
+      : await frame.files.certificate("server", certFile, keyFile);
   const listener = await listenStream({
     host: config.listen.stream,
     port: config.ports.stream,
@@ -176,6 +180,7 @@ export async function startServer(frame: Frame<"server">, given?: Connection): P
   });
 
   health.check("ready", "streams", () => (isStopping ? "draining" : undefined));
+  if (issuer !== undefined) health.check("ready", "certificate", () => issuer.problem);
   health.check("ready", "synced", () => unsynced(store, core));
   health.check("ready", "fresh", () => stale(store, frame.config().upstream.staleAfterMs));
   const commit = () => ({
@@ -222,6 +227,7 @@ export async function startServer(frame: Frame<"server">, given?: Connection): P
       await within(lastWritesMs, leave(core, idle), frame);
       await core?.upstream.stop();
       http.stop();
+      await issuer?.stop();
       await discovery;
     },
   };
@@ -231,6 +237,15 @@ export async function startServer(frame: Frame<"server">, given?: Connection): P
 async function leave(core: Core | undefined, idle: () => Promise<void>): Promise<void> {
   await Promise.all([idle(), core?.reaper.stop()]);
   await Promise.all([core?.elector.stop(), core?.events.stop()]);
+}
+
+/** Undefined: the certificate comes from a file, or there is none. */
+function issuerOf({ config, clock, random, logger, files }: Frame<"server">, api: Api): Issuer | undefined {
+  const { tls, namespace } = config();
+  if (tls.issueFor === undefined) return undefined;
+  if (tls.certFile !== undefined)
+    throw new Failure("bad-config", "both tls.certFile and tls.issueFor are set: unset one");
+  return new Issuer({ api, clock, random, logger, namespace, name: tls.issueFor, expires: files.expires });
 }
 
 function connect({ kubeconfig }: Config<"server">, { clock }: Frame<"server">): Promise<Connection> {

@@ -45,7 +45,11 @@ interface Client {
   next(): Promise<string>;
 }
 
-function open(t: TestContext, url: string, options: { token?: () => string; ca?: string; clock?: Clock } = {}): Client {
+function open(
+  t: TestContext,
+  url: string,
+  options: { token?: () => string; ca?: string; serverName?: string; clock?: Clock } = {},
+): Client {
   const lines: string[] = [];
   const messages: ServerMessage[] = [];
   const told: string[] = [];
@@ -61,6 +65,7 @@ function open(t: TestContext, url: string, options: { token?: () => string; ca?:
     urls: [url],
     token: options.token ?? (() => undefined),
     authorities: () => options.ca,
+    serverName: options.serverName,
     hello: () => ({ type: "hello", protocol: 1, version: "1", scope: "node", node: "n1", have: [], capabilities: [] }),
     clock,
     random: { below: () => 0, hex: () => "" },
@@ -285,6 +290,16 @@ test("a certificate is accepted only from the authorities that are given", async
   greet(sockets);
   assert.equal(await open(t, url).next(), "tls");
   assert.equal(await open(t, url, { ca: pair.cert }).next(), "online");
+});
+
+test("a certificate for another name than the host is accepted only if that name is expected", async (t) => {
+  const serverName = "cattail-server.cattail-system.svc";
+  const pair = loopbackCertificate(new Date(), [serverName]);
+  const { url, sockets } = await serve(t, createTlsServer(pair), "wss");
+  greet(sockets);
+  assert.equal(await open(t, url, { ca: pair.cert }).next(), "tls");
+  assert.equal(await open(t, url, { ca: pair.cert, serverName }).next(), "online");
+  assert.equal(await open(t, url, { ca: pair.cert, serverName: "another.svc" }).next(), "tls");
 });
 
 test("a server that is not there is tried again until it is", async (t) => {

@@ -31,6 +31,8 @@ export interface StreamOptions {
   readonly urls: readonly string[];
   readonly token: () => string | undefined;
   readonly authorities: () => string | undefined;
+  /** Undefined: the host of the URL. */
+  readonly serverName: string | undefined;
   readonly hello: () => Hello;
   readonly clock: Clock;
   readonly random: Random;
@@ -159,6 +161,7 @@ function dial(url: string, options: StreamOptions, listener: Listener): WebSocke
     followRedirects: false,
     ...(token !== undefined && { headers: { authorization: `Bearer ${token}` } }),
     ...(ca !== undefined && { ca }),
+    ...(options.serverName !== undefined && { servername: options.serverName }),
   });
   let reason: EndReason = "closed";
   let retryAfterMs: number | undefined;

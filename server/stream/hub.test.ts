@@ -69,7 +69,7 @@ function verdictOn(token: string, now: UnixMs): Verdict {
 
 interface Port {
   readonly host?: string;
-  readonly certificate?: Rotating<Certificate>;
+  readonly certificate?: Parameters<typeof listenStream>[0]["certificate"];
 }
 
 async function world(t: TestContext, { host = "127.0.0.1", certificate }: Port = {}): Promise<World> {
@@ -565,6 +565,21 @@ test("given no certificate, then only this machine is listened to, and the log s
   const { url, lines } = await world(t, { host: "0.0.0.0" });
   assert.match(url, /^ws:\/\/127\.0\.0\.1:\d+\/v1\/stream$/);
   assert.ok(lines.some((line) => line.includes("as the stream has no certificate") && line.includes("tls.certFile")));
+});
+
+test("given a certificate that is still to come, then nobody gets in before it is there, and everybody after", async (t) => {
+  const pair = loopbackCertificate();
+  let changed = (_: Certificate | undefined): void => {};
+  const certificate = {
+    current: () => undefined,
+    onChange: (listener: typeof changed) => {
+      changed = listener;
+    },
+  };
+  const { url } = await world(t, { certificate });
+  await assert.rejects(StreamClient.connect({ url, token: "node-a", ca: pair.cert }), /alert handshake failure/);
+  changed({ ...pair, expiry: 0 as UnixMs });
+  await (await StreamClient.connect({ url, token: "node-a", ca: pair.cert })).hello("node-a");
 });
 
 test("given a certificate that is replaced, then new connections get the new one and the open ones go on", async (t) => {

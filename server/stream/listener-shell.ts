@@ -24,8 +24,8 @@ export interface ListenerParts {
   readonly host: string | undefined;
   /** 0: any free one. */
   readonly port: number;
-  /** Without one the port is open to this machine only. */
-  readonly certificate: Rotating<Certificate> | undefined;
+  /** Without any the port is open to this machine only; as long as the one to come is not there, nobody gets in. */
+  readonly certificate: Pick<Rotating<Certificate | undefined>, "current" | "onChange"> | undefined;
   /** A string: why nobody can be let in now. */
   readonly door: () => Door | string;
   readonly random: Random;
@@ -171,8 +171,8 @@ const plainAnswer: Parameters<typeof createServer>[1] = (request, response) => {
   response.end(`this port speaks WebSocket at ${streamPath}\n`);
 };
 
-function tlsOptions({ cert, key }: Certificate) {
-  return { cert, key, minVersion: "TLSv1.3" } as const;
+function tlsOptions(pair: Certificate | undefined) {
+  return { ...(pair && { cert: pair.cert, key: pair.key }), minVersion: "TLSv1.3" } as const;
 }
 
 function isLoopback(host: string | undefined): boolean {

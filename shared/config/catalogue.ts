@@ -66,6 +66,10 @@ const server = {
       help: "PEM file of the stream's certificate and its chain; re-read when it changes",
     },
     keyFile: { kind: "path", needs: "tls.certFile", help: "PEM file of the private key of tls.certFile" },
+    issueFor: {
+      kind: "string",
+      help: "Name for which the server issues its own certificate; its authority lies in the Secret and ConfigMap cattail-authority",
+    },
   },
   auth: {
     audience: {
@@ -154,6 +158,10 @@ const agent = {
     caFile: {
       kind: "path",
       help: "PEM file of the authorities that may sign the server's certificate; re-read when it changes",
+    },
+    serverName: {
+      kind: "string",
+      help: "Name that the server's certificate must be for; the host of its URL if not set",
     },
   },
   stateDir: { kind: "path", default: "/var/lib/cattail", help: "Directory of the journal; must survive a reboot" },

@@ -4,6 +4,7 @@ import type { Config, Daemon } from "../config/catalogue.ts";
 import type { Inputs } from "../config/load.ts";
 import type { Version } from "../config/report.ts";
 import { createHealth, type Health } from "../health.ts";
+import type { UnixMs } from "../kinds.ts";
 import { createLog, type Log, type Logger } from "../log.ts";
 import { type MetricHandles, type MetricsRegistry, processMetrics } from "../metrics.ts";
 import type { Clock, Random } from "../world.ts";
@@ -44,6 +45,8 @@ export interface Files {
   token(path: string): Promise<Rotating<string>>;
   certificate(use: "server" | "client", certFile: string, keyFile: string): Promise<Rotating<Certificate>>;
   authorities(caFile: string): Promise<Rotating<Authorities>>;
+  /** For a certificate that is in no file: tells the metrics when it ends. */
+  expires(use: "server" | "ca", at: UnixMs): void;
 }
 
 export interface OpenFrame<E extends Daemon> extends Frame<E> {
@@ -155,5 +158,6 @@ function watchedFiles({ clock, logger, expiry, closers }: WatchedFiles): Files {
       keep(openCertificate(certFile, keyFile, watching), (pair) => expiry.set({ use }, pair.expiry / 1000)),
     authorities: (caFile) =>
       keep(openAuthorities(caFile, watching), (bundle) => expiry.set({ use: "ca" }, bundle.expiry / 1000)),
+    expires: (use, at) => expiry.set({ use }, at / 1000),
   };
 }
