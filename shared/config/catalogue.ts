@@ -199,7 +199,8 @@ const agent = {
       max: 1024,
       default: "64",
       reloadable: true,
-      help: "Most addresses kept in stock when pods come fast, unless warm.floor is higher",
+      atLeast: "warm.floor",
+      help: "Most addresses kept in stock when pods come fast, not less than warm.floor",
     },
   },
   flushDelay: {

@@ -120,6 +120,20 @@ test("what must be set and is not, and what needs another key, is said in all th
   ]);
 });
 
+test("one number that must not be smaller than another is refused where a person has set one of them", () => {
+  const agent = ["--node-name=n-1", "--server=wss://10.0.0.1:4480"];
+  const load = (...flags: string[]): Loaded<"agent"> => loadConfig("agent", inputs({ argv: [...agent, ...flags] }));
+  assert.deepEqual(errorsOf(load("--warm-floor=65")), [
+    'config flag --warm-floor: "warm.ceiling" is 64 and "warm.floor" is 65, which is more (reason BadConfig).' +
+      ' Raise "warm.ceiling" or lower "warm.floor"',
+  ]);
+  assert.deepEqual(errorsOf(load("--warm-floor=9", "--warm-ceiling=8")), [
+    'config flag --warm-ceiling: "warm.ceiling" is 8 and "warm.floor" is 9, which is more (reason BadConfig).' +
+      ' Raise "warm.ceiling" or lower "warm.floor"',
+  ]);
+  assert.equal(accepted(load("--warm-floor=8", "--warm-ceiling=8")).config.warm.ceiling, 8);
+});
+
 test("a list is a YAML list, or text with commas, or a flag given more than once", () => {
   const servers = ["wss://10.0.0.1:4480", "wss://[fd00::1]:4480"];
   const node = "--node-name=n-1";

@@ -158,7 +158,7 @@ function resolve(entries: readonly Entry[], sources: readonly (readonly Setting[
     const value = text === undefined ? undefined : parseValue(entry.option, text);
     return { entry, value, text, source: settings[0]?.source ?? { kind: "default" } };
   });
-  return { resolved, errors: [...errors, ...missing(resolved)] };
+  return { resolved, errors: [...errors, ...missing(resolved), ...tooSmall(resolved)] };
 }
 
 function notAllowed({ key, option }: Entry, text: Text, source: Source): string {
@@ -180,6 +180,17 @@ function missing(resolved: readonly Resolved[]): string[] {
       return [configError(describeSource(source), why, howToSet(option.needs))];
     }
     return [];
+  });
+}
+
+function tooSmall(resolved: readonly Resolved[]): string[] {
+  return resolved.flatMap(({ entry: { key, option }, value, source }) => {
+    const other = resolved.find(({ entry }) => entry.key === option.atLeast);
+    if (typeof value !== "number" || typeof other?.value !== "number" || value >= other.value) return [];
+    const why = `"${key}" is ${value} and "${other.entry.key}" is ${other.value}, which is more`;
+    // Whichever of the two a person has set is where to look.
+    const where = source.kind === "default" ? other.source : source;
+    return [configError(describeSource(where), why, `Raise "${key}" or lower "${other.entry.key}"`)];
   });
 }
 

@@ -11,6 +11,8 @@ interface Common {
   readonly reloadable?: true;
   /** The key of an option that must be set too. */
   readonly needs?: string;
+  /** The key of an option of the same kind, integer, than which this one must not be smaller. */
+  readonly atLeast?: string;
   /** One letter: `-o json`. */
   readonly short?: string;
 }
