@@ -10,8 +10,8 @@ const folders = ["shared", "server", "node-agent", "cni", "cli", "test"];
 /** Pure packages: no I/O, no clock. Cores may use these and nothing else from outside. */
 const corePackages = new Set(["valibot", "@noble/hashes", "ip-num", "lru-cache"]);
 const packagesOf: Record<string, Set<string>> = {
-  shared: new Set([...corePackages, "yaml", "prom-client"]),
-  server: new Set([...corePackages, "ws", "@kubernetes/client-node", "prom-client"]),
+  shared: new Set([...corePackages, "yaml", "prom-client", "@kubernetes/client-node"]),
+  server: new Set([...corePackages, "ws", "prom-client"]),
   "node-agent": new Set([...corePackages, "ws", "prom-client"]),
   cni: new Set(["valibot", "bun"]),
   cli: new Set(["yaml"]),

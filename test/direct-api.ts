@@ -1,11 +1,11 @@
 // The server's door to the API, opened straight onto the embedded API server: no socket, no time of its own, faults by rule.
 // For tests of what the server decides; what lies between them on a wire is tested elsewhere.
 
-import { type Api, ApiFailure } from "../server/upstream/api.ts";
-import { failureOf, refusalOfAnswer } from "../server/upstream/status.ts";
 import { resourceOf } from "../shared/calico/names.ts";
 import { type ApiGroup, kinds } from "../shared/calico/resources.ts";
 import { parseLossless, printLossless } from "../shared/json/lossless.ts";
+import { type Api, ApiFailure } from "../shared/kube/api.ts";
+import { failureOf, refusalOfAnswer } from "../shared/kube/status.ts";
 import type { Clock, Random } from "../shared/world.ts";
 import { ApiServer } from "./kube-api/api-server.ts";
 import { Faults } from "./kube-api/faults.ts";

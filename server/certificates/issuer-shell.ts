@@ -5,10 +5,10 @@ import { createPrivateKey, X509Certificate } from "node:crypto";
 import { createSecureContext } from "node:tls";
 import * as v from "valibot";
 import { Failure, type UnixMs } from "../../shared/kinds.ts";
+import type { Api } from "../../shared/kube/api.ts";
 import { type Logger, messageOf } from "../../shared/log.ts";
 import type { Certificate } from "../../shared/process/files.ts";
 import type { Clock, Random } from "../../shared/world.ts";
-import type { Api } from "../upstream/api.ts";
 import {
   type Issued,
   isDue,

@@ -14,9 +14,9 @@ import {
   type Objects,
 } from "../../shared/calico/resources.ts";
 import { Failure, type Instant, type NodeName } from "../../shared/kinds.ts";
+import { type Api, ApiFailure } from "../../shared/kube/api.ts";
 import type { Clock, Random } from "../../shared/world.ts";
 import type { Store } from "../store/store.ts";
-import { type Api, ApiFailure } from "../upstream/api.ts";
 import type { FairLimiter } from "./fair-limiter.ts";
 
 /** What the server writes for agents. */

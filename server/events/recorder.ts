@@ -2,11 +2,11 @@
 // Leaves to book.ts which of them are worth a request.
 import { type EventReason, type EventSubject, eventReasons, isEventReason } from "../../shared/events.ts";
 import { Failure, type NodeName } from "../../shared/kinds.ts";
+import type { Api } from "../../shared/kube/api.ts";
 import type { Logger } from "../../shared/log.ts";
 import type { Report } from "../../shared/protocol/stream.ts";
 import type { Clock } from "../../shared/world.ts";
 import type { Store } from "../store/store.ts";
-import type { Api } from "../upstream/api.ts";
 import { type BookParts, EventBook, type EventWrite, type Now } from "./book.ts";
 
 export interface RecorderParts extends BookParts {

@@ -1,9 +1,9 @@
 // Takes part in the election: reads or writes the Lease every round, and hands the leader's terms to this server's limits.
 // Leaves who may lead when to election.ts.
 import { Failure } from "../../shared/kinds.ts";
+import type { Api } from "../../shared/kube/api.ts";
 import type { Logger } from "../../shared/log.ts";
 import type { Clock, Random } from "../../shared/world.ts";
-import type { Api } from "../upstream/api.ts";
 import { Election, type LeaseRecord, leaseName, readLease, roundMs, type Step } from "./election.ts";
 import type { Limits } from "./limits.ts";
 

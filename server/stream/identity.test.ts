@@ -3,9 +3,9 @@ import assert from "node:assert/strict";
 import { generateKeyPairSync, type KeyObject, sign } from "node:crypto";
 import { test } from "node:test";
 import { Failure, type FailureCode } from "../../shared/kinds.ts";
+import type { Api } from "../../shared/kube/api.ts";
 import { createLog } from "../../shared/log.ts";
 import { manualClock, seededRandom } from "../../test/manual-world.ts";
-import type { Api } from "../upstream/api.ts";
 import { followMs, tokenVerifier } from "./identity.ts";
 import { ClusterKeys } from "./signing-keys-shell.ts";
 

@@ -2,7 +2,7 @@
 // Leaves to identity.ts when it is asked, and to token.ts what a token must say.
 import * as v from "valibot";
 import { Failure } from "../../shared/kinds.ts";
-import type { Api } from "../upstream/api.ts";
+import type { Api } from "../../shared/kube/api.ts";
 import type { Identity, IdentityRules, Verdict } from "./identity.ts";
 import { accountRole, agentOf, namesNoNode, readToken, refused } from "./token.ts";
 

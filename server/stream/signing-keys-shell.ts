@@ -3,9 +3,9 @@
 import { createPublicKey, type KeyObject, verify, type webcrypto } from "node:crypto";
 import * as v from "valibot";
 import type { Instant } from "../../shared/kinds.ts";
+import type { Api } from "../../shared/kube/api.ts";
 import type { Logger } from "../../shared/log.ts";
 import type { Clock } from "../../shared/world.ts";
-import type { Api } from "../upstream/api.ts";
 import type { SigningKeys } from "./identity.ts";
 import type { SignatureAlgorithm, SignedToken } from "./token.ts";
 

@@ -1,7 +1,8 @@
 // Works off the lines of one stream a slice of time at a time, reading no further meanwhile: a burst of events must not stop the process.
 // Leaves cutting to line-splitter.ts and meaning to its user.
+
+import type { Stream } from "../../shared/kube/http-shell.ts";
 import type { Clock } from "../../shared/world.ts";
-import type { Stream } from "./http-shell.ts";
 
 /** How long lines are worked off before others get their turn (kube-watch 14). */
 const sliceMs = 10;

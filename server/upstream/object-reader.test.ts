@@ -3,9 +3,9 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { Kind } from "../../shared/calico/resources.ts";
 import { Failure, type ResourceVersion } from "../../shared/kinds.ts";
+import type { Api } from "../../shared/kube/api.ts";
 import { manualClock } from "../../test/manual-world.ts";
 import { Store } from "../store/store.ts";
-import type { Api } from "./api.ts";
 import { ObjectReader } from "./object-reader.ts";
 
 /** An API server that has this to say, whatever it is asked. */

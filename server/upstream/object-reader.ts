@@ -5,10 +5,10 @@ import { isFields } from "../../shared/calico/fields.ts";
 import { apiPath } from "../../shared/calico/names.ts";
 import type { ApiGroup, Kind } from "../../shared/calico/resources.ts";
 import { Failure, type NodeName, type ResourceVersion } from "../../shared/kinds.ts";
+import type { Api } from "../../shared/kube/api.ts";
 import type { Clock } from "../../shared/world.ts";
 import { FairLimiter } from "../commit/fair-limiter.ts";
 import type { Store } from "../store/store.ts";
-import type { Api } from "./api.ts";
 import { acceptOf } from "./requests.ts";
 
 /** What a consistent read has shown. */

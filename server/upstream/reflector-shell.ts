@@ -2,11 +2,12 @@
 import { apiPath } from "../../shared/calico/names.ts";
 import type { ApiGroup, Kind, Objects } from "../../shared/calico/resources.ts";
 import { Failure, impossible, type ResourceVersion } from "../../shared/kinds.ts";
+import { type Answer, type Http, isJson, type Stream } from "../../shared/kube/http-shell.ts";
+import { refusalOfAnswer } from "../../shared/kube/status.ts";
 import type { Logger } from "../../shared/log.ts";
 import type { MetricHandles, serverMetrics } from "../../shared/metrics.ts";
 import type { Clock, Random } from "../../shared/world.ts";
 import type { Store, Unread } from "../store/store.ts";
-import { type Answer, type Http, isJson, type Stream } from "./http-shell.ts";
 import { LinePump } from "./line-pump-shell.ts";
 import { LineSplitter, maxLineBytes } from "./line-splitter.ts";
 import {
@@ -19,7 +20,6 @@ import {
   step,
 } from "./reflector.ts";
 import { acceptOf, requestPath } from "./requests.ts";
-import { refusalOfAnswer } from "./status.ts";
 import type { Turns } from "./turns.ts";
 import { type Item, type Junk, readLine, readPage, type StreamEvent } from "./wire.ts";
 

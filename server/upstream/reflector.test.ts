@@ -3,6 +3,7 @@ import { test } from "node:test";
 import fc from "fast-check";
 import type { Kind, Meta, Node } from "../../shared/calico/resources.ts";
 import type { Instant, NodeName, ResourceVersion, Uid } from "../../shared/kinds.ts";
+import { refusalOfAnswer, refusalOfEvent } from "../../shared/kube/status.ts";
 import { manualClock, seededRandom } from "../../test/manual-world.ts";
 import { type Change, Store } from "../store/store.ts";
 import {
@@ -14,7 +15,6 @@ import {
   type Streaming,
   step,
 } from "./reflector.ts";
-import { refusalOfAnswer, refusalOfEvent } from "./status.ts";
 import type { Item, Page, StreamEvent } from "./wire.ts";
 
 /** A reflector of nodes, its store, and a hand on the clock and on the API server's side of the connection. */

@@ -3,8 +3,8 @@
 import { compareVersions } from "../../shared/calico/resource-version.ts";
 import type { Kind, Meta } from "../../shared/calico/resources.ts";
 import { type Instant, impossible, type ResourceVersion } from "../../shared/kinds.ts";
+import { describe, type Refusal } from "../../shared/kube/status.ts";
 import type { Random } from "../../shared/world.ts";
-import { describe, type Refusal } from "./status.ts";
 import { type Item, itemMeta, type Junk, type Page, type StreamEvent } from "./wire.ts";
 
 /** Whether the servers of one API group-version know the streaming list: found out once for all kinds of the group (kube-watch 3). */

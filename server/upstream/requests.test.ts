@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import type { Api } from "./api.ts";
-import { discoverGroup, groupOf } from "./discovery.ts";
+import type { Api } from "../../shared/kube/api.ts";
+import { discoverGroup, groupOf } from "../../shared/kube/discovery.ts";
 import { requestLabels } from "./requests.ts";
 import { Turns } from "./turns.ts";
 

@@ -6,8 +6,8 @@ import type { ApiGroup, Kind, Meta, Objects } from "../../shared/calico/resource
 import { canonicalCidr } from "../../shared/ip/cidr.ts";
 import { parseLossless } from "../../shared/json/lossless.ts";
 import type { ResourceVersion, Uid } from "../../shared/kinds.ts";
+import { type Refusal, refusalOfEvent } from "../../shared/kube/status.ts";
 import type { Unread } from "../store/store.ts";
-import { type Refusal, refusalOfEvent } from "./status.ts";
 
 export type Item<K extends Kind = Kind> =
   | { readonly legible: true; readonly object: Objects[K] }

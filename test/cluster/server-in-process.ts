@@ -2,9 +2,9 @@
 // For tests that look at what it says on the wire; the executable as a process is in cluster.ts.
 
 import { type RunningServer, startServer } from "../../server/server-shell.ts";
-import { connectTo } from "../../server/upstream/connection-shell.ts";
 import { loadConfig } from "../../shared/config/load.ts";
 import { invariant } from "../../shared/kinds.ts";
+import { connectTo } from "../../shared/kube/connection-shell.ts";
 import { openFrame } from "../../shared/process/frame.ts";
 import type { Page } from "../../shared/process/http.ts";
 import type { Clock } from "../../shared/world.ts";

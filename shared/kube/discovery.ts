@@ -1,7 +1,7 @@
 // Which of the two API groups holds Calico's objects in this cluster (spec 1.1).
 // Leaves what follows from the answer to others; asks the API server once, and again when told to.
-import { isFields } from "../../shared/calico/fields.ts";
-import type { ApiGroup } from "../../shared/calico/resources.ts";
+import { isFields } from "../calico/fields.ts";
+import type { ApiGroup } from "../calico/resources.ts";
 import type { Api } from "./api.ts";
 
 /**

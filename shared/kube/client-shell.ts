@@ -1,6 +1,6 @@
 // Api over HTTP: lossless JSON bodies, outcomes as api.ts words them. Leaves sockets to http-shell.ts and every retry to the caller.
-import { parseLossless, printLossless } from "../../shared/json/lossless.ts";
-import { Failure } from "../../shared/kinds.ts";
+import { parseLossless, printLossless } from "../json/lossless.ts";
+import { Failure } from "../kinds.ts";
 import type { Api } from "./api.ts";
 import { type Call, type Http, isJson } from "./http-shell.ts";
 import { failureOf, refusalOfAnswer } from "./status.ts";

@@ -1,7 +1,7 @@
 // What the API server says instead of what was asked: a `Status`, as an HTTP answer or inside a stream, or something a proxy made up.
 // One reading of it for both ways of delivery (kube-watch 5, spec 1.2); what to do about it is left to reflector.ts and to the callers of Api.
-import { isFields, list, reading, record, text } from "../../shared/calico/fields.ts";
-import type { FailureCode } from "../../shared/kinds.ts";
+import { isFields, list, reading, record, text } from "../calico/fields.ts";
+import type { FailureCode } from "../kinds.ts";
 import { ApiFailure } from "./api.ts";
 
 export interface Refusal {

@@ -2,8 +2,8 @@
 // Leaves requests to http-shell.ts. @kubernetes/client-node only reads kubeconfigs here; loading it costs 0.4 s, so it is loaded on demand.
 import { readFile } from "node:fs/promises";
 import type { RequestOptions } from "node:https";
-import { Failure, type Instant } from "../../shared/kinds.ts";
-import type { Clock } from "../../shared/world.ts";
+import { Failure, type Instant } from "../kinds.ts";
+import type { Clock } from "../world.ts";
 
 /** The same object as long as nothing in it changed: sockets are shared by it. */
 export interface Identity {
@@ -58,20 +58,26 @@ export function connectTo(url: string, options: { readonly token?: string; reado
   return { server: new URL(url), credentials: async () => credentials, refresh: async () => false };
 }
 
-export async function connectByKubeconfig(file: string, clock: Clock, context?: string): Promise<Connection> {
+/** Without a file it is looked for as kubectl does: KUBECONFIG, the home directory, the pod's account. */
+export async function connectByKubeconfig(
+  file: string | undefined,
+  clock: Clock,
+  context?: string,
+): Promise<Connection> {
   const { KubeConfig } = await import("@kubernetes/client-node");
+  const what = file === undefined ? "the kubeconfig" : `the kubeconfig ${file}`;
   const load = () => {
     const config = new KubeConfig();
     try {
-      config.loadFromFile(file);
+      if (file === undefined) config.loadFromDefault();
+      else config.loadFromFile(file);
     } catch (cause) {
-      throw new Failure("bad-config", `cannot read the kubeconfig ${file}`, { cause });
+      throw new Failure("bad-config", `cannot read ${what}`, { cause });
     }
     if (context !== undefined) config.setCurrentContext(context);
     const cluster = config.getCurrentCluster();
-    if (cluster === null) throw new Failure("bad-config", `the kubeconfig ${file} names no cluster to use`);
-    if (cluster.proxyUrl)
-      throw new Failure("bad-config", `the kubeconfig ${file} asks for a proxy, which is not supported`);
+    if (cluster === null) throw new Failure("bad-config", `${what} names no cluster to use`);
+    if (cluster.proxyUrl) throw new Failure("bad-config", `${what} asks for a proxy, which is not supported`);
     return { config, cluster };
   };
   return connection(new URL(load().cluster.server), clock, async () => {

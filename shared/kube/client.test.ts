@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
 import { afterEach, beforeEach, test } from "node:test";
-import type { FailureCode } from "../../shared/kinds.ts";
 import { type ManualClock, manualClock } from "../../test/manual-world.ts";
 import { ScriptedServer } from "../../test/scripted-server.ts";
+import type { FailureCode } from "../kinds.ts";
 import { type Api, ApiFailure } from "./api.ts";
 import { createApi } from "./client-shell.ts";
 import { type Connection, connectTo } from "./connection-shell.ts";

@@ -3,8 +3,8 @@ import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, test } from "node:test";
-import { Failure } from "../../shared/kinds.ts";
 import { manualClock } from "../../test/manual-world.ts";
+import { Failure } from "../kinds.ts";
 import { connectByKubeconfig, connectInCluster } from "./connection-shell.ts";
 
 let folder: string;

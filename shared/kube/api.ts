@@ -1,7 +1,7 @@
 // The Kubernetes API as the server's other parts see it: requests with their outcomes as values or Failures, and nothing about HTTP.
 // Implemented by client-shell.ts; the simulation implements it over its own API server.
 
-import { Failure, type FailureCode } from "../../shared/kinds.ts";
+import { Failure, type FailureCode } from "../kinds.ts";
 
 /** Bodies are parsed losslessly (shared/json): 64-bit integers arrive as bigint. */
 export interface Api {

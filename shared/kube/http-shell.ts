@@ -2,8 +2,8 @@
 // Leaves to its users what an answer means. Watches have sockets of their own, so that they never wait for a request or the other way round.
 import http from "node:http";
 import https from "node:https";
-import { Failure } from "../../shared/kinds.ts";
-import type { Clock } from "../../shared/world.ts";
+import { Failure } from "../kinds.ts";
+import type { Clock } from "../world.ts";
 import type { Connection, Identity } from "./connection-shell.ts";
 
 export interface Call {
