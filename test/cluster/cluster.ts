@@ -28,6 +28,7 @@ export interface ClusterOptions {
   readonly namespace: string;
   /** Beside those that every agent has here. */
   readonly agentFlags?: readonly string[];
+  readonly serverFlags?: readonly string[];
 }
 
 /** Every object is written before the answer, and nothing is kept in stock: for tests that compare objects as soon as they are answered. */
@@ -144,6 +145,11 @@ abstract class Executable {
     return (await (await fetch(`${this.adminUrl}/api/v1/objects?kind=${kind}`)).json()) as Record<string, unknown>;
   }
 
+  /** 0: it does not run. */
+  get pid(): number {
+    return this.#daemon?.pid ?? 0;
+  }
+
   async start(): Promise<void> {
     this.launch();
     await this.ready();
@@ -174,15 +180,21 @@ export class ServerProcess extends Executable {
 
   private constructor(flags: readonly string[], logFile: string, ports: Ports, stream: number) {
     super("server/main.ts", flags, logFile, ports);
-    this.streamUrl = `ws://127.0.0.1:${stream}`;
+    const scheme = flags.includes("--tls-cert-file") ? "wss" : "ws";
+    this.streamUrl = `${scheme}://127.0.0.1:${stream}`;
   }
 
-  static async create({ api, folder }: ClusterOptions): Promise<ServerProcess> {
+  static async create({
+    api,
+    folder,
+    serverFlags = [],
+  }: Omit<ClusterOptions, "nodes" | "pools" | "namespace">): Promise<ServerProcess> {
     const token = await api.admin.createToken(serverAccount.namespace, serverAccount.name);
     const kubeconfig = join(folder, "server.kubeconfig");
     await writeFile(kubeconfig, api.admin.as(token).kubeconfig(), { mode: 0o600 });
     const stream = await freePort();
-    const flags = ["--kubeconfig", kubeconfig, "--ports-stream", String(stream), "--listen-stream", "127.0.0.1"];
+    const own = ["--kubeconfig", kubeconfig, "--ports-stream", String(stream), "--listen-stream", "127.0.0.1"];
+    const flags = [...own, ...serverFlags];
     return new ServerProcess(flags, join(folder, "server.log"), await freePorts(), stream);
   }
 }

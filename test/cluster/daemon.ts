@@ -10,6 +10,7 @@ import { tmpdir } from "node:os";
 import { basename, join } from "node:path";
 
 export interface Daemon {
+  readonly pid: number;
   running(): boolean;
   /** Resolves once it has ended, by whatever cause. */
   kill(signal: NodeJS.Signals): Promise<void>;
@@ -25,6 +26,7 @@ export function startDaemon(executable: string, args: readonly string[], logFile
   const ended = new Promise<void>((resolve) => child.once("close", () => resolve()));
   child.on("error", (cause) => console.error(cause)); // setpriv is missing; "close" follows
   return {
+    pid: child.pid ?? 0,
     running: () => child.exitCode === null && child.signalCode === null && child.pid !== undefined,
     async kill(signal) {
       child.kill(signal);
