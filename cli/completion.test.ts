@@ -27,11 +27,11 @@ test("bash completes commands, flags, the words of a flag and the shells", () =>
 test("zsh and fish are given commands with their help, quoted, and flags with their words", () => {
   const zsh = completionScript("zsh", commands);
   assert.ok(zsh.includes(`'config:Shows it\\: all' 'completion:Writes the user'\\''s completion'`), zsh);
-  assert.ok(zsh.includes("'--output=[Form of the result of a command]:word:(table json yaml name)'"), zsh);
+  assert.ok(zsh.includes("'--output=[Form of the result of a command]:word:(table wide json yaml name)'"), zsh);
   const fish = completionScript("fish", commands);
   assert.ok(
     fish.includes(`complete -c cattail -n __fish_use_subcommand -a completion -d 'Writes the user'\\''s completion'`),
     fish,
   );
-  assert.ok(fish.includes("complete -c cattail -l output -s o -x -a 'table json yaml name' -d 'Form"), fish);
+  assert.ok(fish.includes("complete -c cattail -l output -s o -x -a 'table wide json yaml name' -d 'Form"), fish);
 });

@@ -1,16 +1,42 @@
 // Completion for the shells, generated from the commands and the catalogue of options. Leaves to others: installing it.
 import { catalogue, frameOptions } from "../shared/config/catalogue.ts";
-import { entriesOf, type Option } from "../shared/config/options.ts";
+import { entriesOf, type Option, type OptionTable } from "../shared/config/options.ts";
 import type { CommandHelp } from "../shared/config/report.ts";
 import { flagOf } from "../shared/config/spelling.ts";
+import { exitCode } from "../shared/exit-code.ts";
 import { impossible } from "../shared/kinds.ts";
+import { suggestion } from "../shared/nearest.ts";
+import { type Command, command, usage } from "./command.ts";
 
 export const completionShells = ["bash", "zsh", "fish"] as const;
 export type CompletionShell = (typeof completionShells)[number];
 
-export function completionScript(shell: CompletionShell, commands: readonly CommandHelp[]): string {
+export function completionCommand(all: () => readonly (CommandHelp & Partial<Command>)[]): Command {
+  return command({
+    name: "completion",
+    help: `Writes the completion for a shell: ${completionShells.join(", ")}`,
+    usage: completionShells.join("|"),
+    flags: {},
+    async run({ write }, [shell, ...rest]) {
+      const known = completionShells.find((each) => each === shell);
+      if (known === undefined || rest.length > 0) {
+        const guess = known === undefined && shell !== undefined ? suggestion(shell, completionShells).trim() : "";
+        const next = guess || `Write one of ${completionShells.join(", ")} and nothing more`;
+        throw usage('"completion" takes the name of a shell', next);
+      }
+      write(completionScript(known, all()));
+      return exitCode.ok;
+    },
+  });
+}
+
+export function completionScript(
+  shell: CompletionShell,
+  commands: readonly (CommandHelp & { readonly flags?: OptionTable })[],
+): string {
   const names = commands.map(({ name }) => name);
-  const options = entriesOf({ ...catalogue.cli, ...frameOptions }).map(({ key, option }) => ({
+  const own = Object.assign({}, ...commands.map(({ flags }) => flags)) as OptionTable;
+  const options = entriesOf({ ...catalogue.cli, ...frameOptions, ...own }).map(({ key, option }) => ({
     flag: flagOf(key),
     option,
   }));

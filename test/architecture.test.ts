@@ -14,7 +14,7 @@ const packagesOf: Record<string, Set<string>> = {
   server: new Set([...corePackages, "ws", "prom-client"]),
   "node-agent": new Set([...corePackages, "ws", "prom-client"]),
   cni: new Set(["valibot", "bun"]),
-  cli: new Set(["yaml"]),
+  cli: new Set([...corePackages, "yaml"]),
 };
 
 interface Import {

@@ -280,16 +280,51 @@ const agent = {
   log,
 } as const satisfies OptionTable;
 
-/** How a command shows its result. The command line of `cattail` also takes these from the environment and a file. */
+/** How a command shows its result. */
 export const commandOptions = {
   output: {
     kind: "enum",
-    values: ["table", "json", "yaml", "name"],
+    values: ["table", "wide", "json", "yaml", "name"],
     default: "table",
     short: "o",
     help: "Form of the result of a command",
   },
   noHeaders: { kind: "boolean", default: "false", help: "Leaves out the headings of a table" },
+} as const satisfies OptionTable;
+
+/** Of all commands of `cattail`; what is one command's own is a flag only (cli/). */
+const cli = {
+  ...commandOptions,
+  kubeconfig: { kind: "path", help: "Kubeconfig of the cluster; looked for as kubectl does if not set" },
+  context: { kind: "string", help: "Context of the kubeconfig; its current one if not set" },
+  namespace: {
+    kind: "string",
+    default: "default",
+    short: "n",
+    help: "Namespace of a pod that is named without one",
+  },
+  systemNamespace: { kind: "string", default: "cattail-system", help: "Namespace in which Cattail runs" },
+  apiGroup: {
+    kind: "enum",
+    values: ["auto", "crd", "v3"],
+    default: "auto",
+    help: "Where Calico's resources are; auto asks the API server",
+  },
+  server: {
+    kind: "url",
+    schemes: ["http", "https"],
+    help: "URL of a server's admin port, such as http://127.0.0.1:4483; the API server is asked instead if not set",
+  },
+  agent: {
+    kind: "list",
+    item: { kind: "url", schemes: ["http", "https"] },
+    help: "URLs of agents' admin ports, such as http://127.0.0.1:4484, whose journals are to be looked at",
+  },
+  direct: {
+    kind: "boolean",
+    default: "false",
+    help: "Asks the API server alone: no server and no agent, whose journals then count for nothing",
+  },
 } as const satisfies OptionTable;
 
 /** What every executable takes as a flag besides its options. --config may also be CATTAIL_CONFIG. */
@@ -304,7 +339,7 @@ export const fileVersion = "cattail.io/v1";
 /** Set by the image's build, not by a person: no option, and no mistake either. */
 export const revisionVariable = "CATTAIL_REVISION";
 
-export const catalogue = { server, agent, cli: commandOptions } as const;
+export const catalogue = { server, agent, cli } as const;
 export type Executable = keyof typeof catalogue;
 export type Daemon = Exclude<Executable, "cli">;
 

@@ -213,6 +213,7 @@ test("help, version, words and the form of output are known even when the rest i
     help: true,
     version: false,
     command: { output: "json", noHeaders: true },
+    flags: {},
     file: undefined,
     errors: [],
   });

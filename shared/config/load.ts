@@ -14,7 +14,7 @@ import {
 } from "./catalogue.ts";
 import { readCommandLine } from "./command-line.ts";
 import { readConfigFile } from "./file.ts";
-import { type ConfigOf, type Entry, entriesOf, propertyName } from "./options.ts";
+import { type ConfigOf, type Entry, entriesOf, type OptionTable, propertyName } from "./options.ts";
 import { configError, describeSource, type Setting, type Source } from "./source.ts";
 import { flagOf, isServiceVariable, variableOf, variablePrefix } from "./spelling.ts";
 import { allowed, parseValue, type Text, type Value } from "./value.ts";
@@ -33,6 +33,8 @@ export interface Invocation {
   readonly help: boolean;
   readonly version: boolean;
   readonly command: CommandConfig;
+  /** The command's own flags, nested as their table. */
+  readonly flags: Readonly<Record<string, unknown>>;
   readonly file: string | undefined;
   /** What is wrong with the command line itself, whatever the configuration is worth. */
   readonly errors: readonly string[];
@@ -58,11 +60,13 @@ export interface Provenance {
   readonly reloadable: boolean;
 }
 
-export function loadConfig<E extends Executable>(executable: E, inputs: Inputs): Loaded<E> {
+/** `flags`: what the command that is asked for takes on the command line alone. */
+export function loadConfig<E extends Executable>(executable: E, inputs: Inputs, flags: OptionTable = {}): Loaded<E> {
   const entries = entriesOf(catalogue[executable]);
   const frameEntries = entriesOf(frameOptions);
   const commandEntries = executable === "cli" ? [] : entriesOf(commandOptions);
-  const line = readCommandLine([...entries, ...frameEntries, ...commandEntries], inputs.argv);
+  const flagEntries = entriesOf(flags);
+  const line = readCommandLine([...entries, ...frameEntries, ...commandEntries, ...flagEntries], inputs.argv);
   const environment = readEnvironment([...entries, ...frameEntries.filter(({ key }) => key === "config")], inputs.env);
 
   const frame = resolve(frameEntries, [line.settings, environment.settings]);
@@ -71,12 +75,15 @@ export function loadConfig<E extends Executable>(executable: E, inputs: Inputs):
   const own = resolve(entries, [line.settings, environment.settings, file.settings]);
   const command = executable === "cli" ? own : resolve(commandEntries, [line.settings]);
 
-  const misused = [...line.errors, ...frame.errors, ...command.errors];
+  const ofCommand = resolve(flagEntries, [line.settings]);
+
+  const misused = [...line.errors, ...frame.errors, ...command.errors, ...ofCommand.errors];
   const invocation: Invocation = {
     words: line.words,
     help,
     version,
     command: assemble<CommandConfig>(command),
+    flags: assemble<Readonly<Record<string, unknown>>>(ofCommand),
     file: path,
     errors: misused,
   };

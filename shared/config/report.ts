@@ -9,7 +9,7 @@ import {
   frameOptions,
 } from "./catalogue.ts";
 import type { Provenance } from "./load.ts";
-import { type Entry, entriesOf, type Option, type PlainOption } from "./options.ts";
+import { type Entry, entriesOf, type Option, type OptionTable, type PlainOption } from "./options.ts";
 import { describeSource } from "./source.ts";
 import { flagOf, variableOf } from "./spelling.ts";
 import { allowed, type Text } from "./value.ts";
@@ -40,6 +40,25 @@ export function helpText(executable: Executable, commands: readonly CommandHelp[
     "",
     "Flags only:",
     ...others.flatMap((entry) => optionHelp(entry, false)),
+    "",
+  ].join("\n");
+}
+
+/** Of one command of the command line tool. */
+export function commandHelpText(
+  command: CommandHelp & { readonly usage: string; readonly flags: OptionTable },
+): string {
+  const { name } = executables.cli;
+  const flags = entriesOf(command.flags);
+  return [
+    command.help,
+    "",
+    `Usage: ${[name, command.name, command.usage, "[OPTION]..."].filter(Boolean).join(" ")}`,
+    ...(flags.length === 0
+      ? []
+      : ["", "Flags of this command:", ...flags.flatMap((entry) => optionHelp(entry, false))]),
+    "",
+    `Options of all commands: ${name} --help`,
     "",
   ].join("\n");
 }

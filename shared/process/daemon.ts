@@ -4,10 +4,11 @@
 import type { Daemon } from "../config/catalogue.ts";
 import { wishOf } from "../config/invocation.ts";
 import { type Loaded, loadConfig } from "../config/load.ts";
+import { exitCode } from "../exit-code.ts";
 import { Failure } from "../kinds.ts";
 import { messageOf } from "../log.ts";
 import { type Frame, type OpenFrame, openFrame } from "./frame.ts";
-import { exitCode, print, processInputs } from "./terminal.ts";
+import { print, processInputs } from "./terminal.ts";
 import { versionOf } from "./version.ts";
 
 /** Less than the 30 s after which a kubelet kills. */

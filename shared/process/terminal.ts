@@ -1,9 +1,7 @@
-// What a process reads from and says to whoever started it: arguments, environment, lines, exit codes (ux 9).
+// What a process reads from and says to whoever started it: arguments, environment, lines.
 // Leaves to others: the log of a daemon.
 import { readFileSync } from "node:fs";
 import type { Inputs } from "../config/load.ts";
-
-export const exitCode = { ok: 0, findings: 1, usage: 2, unreachable: 3, bug: 70 } as const;
 
 export function processInputs(): Inputs {
   return { argv: process.argv.slice(2), env: process.env, readFile: (path) => readFileSync(path, "utf8") };
