@@ -36,7 +36,7 @@ function list(admin: ApiClient, crd: Manifest): Promise<Answer> {
 /** Namespace, accounts and roles; returns once they are in force. */
 export async function installAccess(admin: ApiClient): Promise<void> {
   await admin.ensure({ apiVersion: "v1", kind: "Namespace", metadata: { name: serverAccount.namespace } });
-  await admin.ensureFrom(join(import.meta.dirname, "../../charts/cattail/templates/rbac.yaml"));
+  await admin.ensureFrom(join(import.meta.dirname, "../../charts/cattail/files/rbac.yaml"));
   const { namespace } = serverAccount;
   const lease = { group: "coordination.k8s.io", resource: "leases", namespace, name: "cattail-reaper" };
   for (const action of [

@@ -1,4 +1,4 @@
-// Finds or builds the executables of real Kubernetes: Go tools pinned in parts/, each kept in a cache outside the repository.
+// Finds or builds the executables of real Kubernetes, and Helm: Go tools pinned in parts/, each kept in a cache outside the repository.
 // How they are run is left to others. Run as a program with names of parts it only sees to it that they are there.
 import { spawn } from "node:child_process";
 import { createHash } from "node:crypto";
@@ -12,12 +12,13 @@ const tools = {
   etcd: { module: "etcd", package: "go.etcd.io/etcd/server/v3" },
   "kube-apiserver": { module: "kubernetes", package: "k8s.io/kubernetes/cmd/kube-apiserver" },
   kubelet: { module: "kubernetes", package: "k8s.io/kubernetes/cmd/kubelet" },
+  helm: { module: "helm", package: "helm.sh/helm/v3/cmd/helm" },
 } as const;
 export type Part = keyof typeof tools;
 /** What a folder of envtest holds, which KUBEBUILDER_ASSETS names. */
 const envtest: readonly Part[] = ["etcd", "kube-apiserver"];
 
-/** Path of the executable. Taken from KUBEBUILDER_ASSETS if that is set; else built once per version (minutes, with Go 1.25 or later). */
+/** Path of the executable. Taken from KUBEBUILDER_ASSETS if that is set; else built once per version (minutes, with Go 1.26 or later). */
 export async function realPart(part: Part): Promise<string> {
   const given = process.env.KUBEBUILDER_ASSETS;
   if (given && envtest.includes(part)) {
@@ -56,19 +57,36 @@ async function recipeOf(part: Part): Promise<Recipe> {
   const tool = tools[part];
   const files = ["go.mod", "go.sum"].map((file) => readFile(join(source, tool.module, file), "utf8"));
   const texts = await Promise.all(files);
-  const ldflags = ["-s -w", ...(tool.module === "kubernetes" ? versionFlags(texts.join("\n")) : [])].join(" ");
+  const ldflags = ["-s -w", ...versionFlags[tool.module](texts.join("\n"))].join(" ");
   const made = [process.platform, process.arch, tool, ldflags, texts];
   const hash = createHash("sha256").update(JSON.stringify(made)).digest("hex");
   return { ...tool, ldflags, key: `${part}-${hash.slice(0, 12)}` };
 }
 
-/** Kubernetes' own build sets these; without them it reports v0.0.0 and every version check of a client goes wrong. */
-function versionFlags(goMod: string): string[] {
-  const version = /^\tk8s\.io\/kubernetes (v(\d+)\.(\d+)\.\d+)/m.exec(goMod);
-  if (version === null) throw new Error("parts/kubernetes/go.mod names no version of k8s.io/kubernetes");
-  const [, gitVersion, gitMajor, gitMinor] = version;
-  const variables = { gitVersion, gitMajor, gitMinor };
-  return Object.entries(variables).map(([name, value]) => `-X k8s.io/component-base/version.${name}=${value}`);
+/** What the projects' own builds set; without it Kubernetes reports v0.0.0, Helm takes every cluster for 1.20, and checks of versions go wrong. */
+const versionFlags: Readonly<Record<(typeof tools)[Part]["module"], (goMod: string) => string[]>> = {
+  etcd: () => [],
+  kubernetes: (goMod) => {
+    const [gitVersion, gitMajor, gitMinor] = versionIn(goMod, "k8s.io/kubernetes");
+    return variables("k8s.io/component-base/version", { gitVersion, gitMajor, gitMinor });
+  },
+  helm: (goMod) => {
+    const [, , k8sVersionMinor] = versionIn(goMod, "k8s.io/client-go");
+    const numbers = { k8sVersionMajor: "1", k8sVersionMinor };
+    return ["chartutil", "lint/rules"].flatMap((name) => variables(`helm.sh/helm/v3/pkg/${name}`, numbers));
+  },
+};
+
+/** The whole, major and minor. */
+function versionIn(goMod: string, module: string): [string, string, string] {
+  const found = new RegExp(`^\\t${module} (v(\\d+)\\.(\\d+)\\.\\d+)`, "m").exec(goMod);
+  if (found === null) throw new Error(`go.mod names no version of ${module}`);
+  const [, whole = "", major = "", minor = ""] = found;
+  return [whole, major, minor];
+}
+
+function variables(inPackage: string, values: Readonly<Record<string, string>>): string[] {
+  return Object.entries(values).map(([name, value]) => `-X ${inPackage}.${name}=${value}`);
 }
 
 async function buildOnce(path: string, recipe: Recipe): Promise<void> {
@@ -97,7 +115,7 @@ async function build(recipe: Recipe, output: string): Promise<void> {
   const environment = { ...process.env, CGO_ENABLED: "0", GOFLAGS: "-mod=readonly", GOWORK: "off" };
   const go = spawn("go", args, { cwd: join(source, recipe.module), env: environment, stdio: ["ignore", 2, 2] });
   const [code] = await once(go, "close").catch((cause: unknown) => {
-    throw new Error("cannot run go: the real parts need Go 1.25 or later", { cause });
+    throw new Error("cannot run go: the real parts need Go 1.26 or later", { cause });
   });
   if (code !== 0) throw new Error(`go build ${recipe.package} ended with ${code}`);
   console.error(`built ${recipe.package} in ${((performance.now() - started) / 1000).toFixed(0)} s`);
