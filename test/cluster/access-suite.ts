@@ -45,6 +45,17 @@ export function accessTests(start: () => Promise<TestApi>): void {
     assert.deepEqual(await allowedVerbs(agent, leases, own), []);
   });
 
+  test("given the chart's role, then of Secrets and ConfigMaps the server has only its authority, which it cannot delete", async () => {
+    const { namespace } = serverAccount;
+    for (const resource of ["secrets", "configmaps"]) {
+      const own = { namespace, name: "cattail-authority" };
+      assert.deepEqual(await allowedVerbs(server, resource, own), ["get", "patch"]);
+      assert.deepEqual(await allowedVerbs(server, resource, { namespace, name: "another" }), []);
+      assert.deepEqual(await allowedVerbs(server, resource, { namespace: "default", name: "cattail-authority" }), []);
+      assert.deepEqual(await allowedVerbs(agent, resource, own), []);
+    }
+  });
+
   test("given the agent's account, then it may do nothing", async () => {
     for (const resource of Object.keys(serverMay)) assert.deepEqual(await allowedVerbs(agent, resource), [], resource);
   });
