@@ -11,9 +11,12 @@ import { type Connection, connectByKubeconfig, connectInCluster } from "../share
 import { discoverGroup } from "../shared/kube/discovery.ts";
 import { Http } from "../shared/kube/http-shell.ts";
 import { messageOf } from "../shared/log.ts";
-import { type MetricHandles, serverMetrics } from "../shared/metrics.ts";
+import { clusterMetrics, type MetricHandles, serverMetrics } from "../shared/metrics.ts";
 import type { Running } from "../shared/process/daemon.ts";
 import type { Frame } from "../shared/process/frame.ts";
+import { Census } from "./census/census.ts";
+import { measureCensus } from "./census/measure.ts";
+import { countStandings } from "./census/standings.ts";
 import { Issuer } from "./certificates/issuer-shell.ts";
 import { Affinities } from "./commit/affinities.ts";
 import { Claims } from "./commit/claims.ts";
@@ -68,11 +71,13 @@ export async function startServer(frame: Frame<"server">, given?: Connection): P
   const { logger, clock, random, health } = frame;
   const config = frame.config();
   const metrics = frame.metrics.create(serverMetrics);
+  const cluster = frame.metrics.create(clusterMetrics);
   const connection = given ?? (await connect(config, frame));
   const replica = `${hostname()}-${random.hex(2)}`;
   const http = new Http({ connection, clock, userAgent: userAgent(frame), onAnswer: requestCounter(metrics) });
   const api = createApi(http);
   const store = new Store(clock, (err) => logger.error("A listener of the store failed", { reason: "Internal", err }));
+  const census = new Census(store, clock);
   const limiter = new FairLimiter(inFlightLimit(config), clock);
   const limits = new Limits(config.offlineLimitMs, config.reaper.afterMs);
   warnOfHaste(frame);
@@ -197,6 +202,8 @@ export async function startServer(frame: Frame<"server">, given?: Connection): P
     metrics.commitInFlight.set(inFlight);
     metrics.commitLimit.set(limit);
     metrics.commitQueued.set(queued + waitingForBlocks);
+    const { checkFindings } = metrics;
+    measureCensus({ ...cluster, checkFindings }, census, countStandings(store, census, core?.hub.status() ?? []));
   });
   const pages = statusPages({
     clock,
@@ -228,6 +235,7 @@ export async function startServer(frame: Frame<"server">, given?: Connection): P
       await core?.upstream.stop();
       http.stop();
       await issuer?.stop();
+      census.stop();
       await discovery;
     },
   };

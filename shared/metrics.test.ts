@@ -1,11 +1,21 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { agentMetrics, anyText, buckets, type MetricDefinition, processMetrics, serverMetrics } from "./metrics.ts";
+import {
+  agentMetrics,
+  anyText,
+  buckets,
+  clusterMetrics,
+  type MetricDefinition,
+  ofPools,
+  processMetrics,
+  serverMetrics,
+} from "./metrics.ts";
 
 const tables: Readonly<Record<string, readonly MetricDefinition[]>> = {
   process: Object.values(processMetrics),
   agent: Object.values(agentMetrics),
   server: Object.values(serverMetrics),
+  cluster: Object.values(clusterMetrics),
 };
 const all = Object.values(tables).flat();
 
@@ -57,7 +67,7 @@ test("help is a sentence without a full stop", () => {
 /** Most series a metric can make: the product of its labels' values, `other` included, times what a histogram needs. */
 function mostSeries(definition: MetricDefinition): number {
   const labels = Object.values(definition.labels ?? {}).map((values) => {
-    if (values === anyText) return 1;
+    if (values === anyText || values === ofPools) return 1;
     return typeof values === "object" && "outside" in values ? values.outside.length + 1 : values.length;
   });
   // An ADD is answered by way of warm, wait or replay, a DEL by way of the journal.
@@ -72,4 +82,24 @@ test("an agent keeps within 200 series, with room for 20 pairs of verb and reaso
   );
   const most = bounded.reduce((sum, definition) => sum + mostSeries(definition), 0);
   assert.ok(most + 20 <= 200, `${most}`);
+});
+
+test("a server keeps within 20 series for each pool, and names nodes, blocks and addresses nowhere", () => {
+  const perPool = all.filter(({ labels }) => labels !== undefined && "pool" in labels);
+  const most = perPool.reduce((sum, definition) => {
+    // A pool has one family, and is enabled or not.
+    const halved = Object.keys(definition.labels ?? {}).filter((label) => label === "family" || label === "enabled");
+    return sum + mostSeries(definition) / 2 ** halved.length;
+  }, 0);
+  assert.ok(most <= 20, `${most}`);
+  const labels = new Set(all.flatMap((definition) => Object.keys(definition.labels ?? {})));
+  for (const label of ["node", "block", "address", "handle", "namespace", "uid"]) assert.ok(!labels.has(label), label);
+});
+
+test("a server keeps within 1,000 series beside its pools', with 200 pairs of request and outcome", () => {
+  const bounded = [...(tables.process ?? []), ...(tables.server ?? []), ...(tables.cluster ?? [])].filter(
+    (definition) => definition !== serverMetrics.apiRequests && !("pool" in (definition.labels ?? {})),
+  );
+  const most = bounded.reduce((sum, definition) => sum + mostSeries(definition), 0);
+  assert.ok(most + 200 <= 1000, `${most}`);
 });

@@ -1,19 +1,21 @@
 // The catalogue of metrics: names, types, closed label sets, buckets, help. Data, and the types of the handles made from it (ux 3).
 // Leaves to others: counting and exposition (shared/process/metrics.ts) and what feeds a metric (the component it names).
 import { kinds } from "./calico/resources.ts";
-import { reasons } from "./reasons.ts";
+import { checkReasons, reasons } from "./reasons.ts";
 
 /** alpha: may change. beta: will be kept, its labels may grow. stable: changes only after two minor releases of parallel export. */
 export type Stability = "alpha" | "beta" | "stable";
 
 /** A list: the code makes the word, and the compiler refuses any other. */
-export type LabelValues = readonly string[] | OutsideValues | typeof anyText;
+export type LabelValues = readonly string[] | OutsideValues | typeof anyText | typeof ofPools;
 /** The word comes from outside: whatever is not in the list is counted as `other`. */
 export interface OutsideValues {
   readonly outside: readonly string[];
 }
 /** Only for labels that have one value for the whole life of a process. */
 export const anyText = "any text";
+/** Names of pools and what is said of them: series come and go with the IPPools, of which a cluster has a few. */
+export const ofPools = "of pools";
 
 interface Definition {
   readonly name: string;
@@ -477,10 +479,79 @@ export const serverMetrics = {
     help: "Leftovers removed: addresses of vanished nodes, half-made claims of blocks, handles without an address",
     stability: "stable",
   },
+  checkFindings: {
+    name: "cattail_server_check_findings",
+    type: "gauge",
+    labels: { reason: checkReasons, severity: ["error", "warning"] },
+    help: "What looks wrong in the cluster's IPAM objects, by what a check calls it; a finding of minutes may be a write under way",
+    stability: "beta",
+  },
   eventsDropped: {
     name: "cattail_server_events_dropped_total",
     type: "counter",
     help: "Kubernetes Events not raised, because there were too many or the API server did not take them",
     stability: "stable",
+  },
+} as const satisfies MetricDefinitions;
+
+const addressState = ["owned", "warm", "cooling", "tunnel", "foreign", "reserved", "free"] as const;
+
+/** The state of the cluster, which every server replica tells in full: aggregate with `max`. Only `cattail_nodes` differs. */
+export const clusterMetrics = {
+  poolAddresses: {
+    name: "cattail_pool_addresses",
+    type: "gauge",
+    labels: { pool: ofPools, family, state: addressState },
+    help: "Addresses of an IPPool, each in exactly one state, so that they sum to its size",
+    stability: "beta",
+  },
+  poolBlocks: {
+    name: "cattail_pool_blocks",
+    type: "gauge",
+    labels: { pool: ofPools, state: ["affine", "ownerless", "unclaimed"] },
+    help: "Blocks of an IPPool: with an owner, without one, not made yet",
+    stability: "beta",
+  },
+  poolInfo: {
+    name: "cattail_pool_info",
+    type: "gauge",
+    labels: { pool: ofPools, cidr: ofPools, block_size: ofPools, enabled: ["true", "false"] },
+    help: "Always 1: what an IPPool is",
+    stability: "beta",
+  },
+  poolStranded: {
+    name: "cattail_pool_stranded_addresses",
+    type: "gauge",
+    labels: { pool: ofPools },
+    help: "Addresses that are free, but only in blocks that nodes short of addresses may not use",
+    stability: "beta",
+  },
+  poolBorrowed: {
+    name: "cattail_pool_borrowed_addresses",
+    type: "gauge",
+    labels: { pool: ofPools },
+    help: "Addresses of pods on another node than the one that owns their block",
+    stability: "beta",
+  },
+  poolLeakSuspects: {
+    name: "cattail_pool_leak_suspects",
+    type: "gauge",
+    labels: { pool: ofPools },
+    help: "Addresses of pods on Nodes that do not exist",
+    stability: "alpha",
+  },
+  nodes: {
+    name: "cattail_nodes",
+    type: "gauge",
+    labels: { state: ["connected", "stale", "offline", "calico"] },
+    help: "Nodes as this replica sees them: connected to it, connected and behind or silent, served but not connected here, not served",
+    stability: "beta",
+  },
+  handles: {
+    name: "cattail_handles",
+    type: "gauge",
+    labels: { state: ["used", "orphan"] },
+    help: "IPAMHandle objects, by whether a block names them",
+    stability: "beta",
   },
 } as const satisfies MetricDefinitions;

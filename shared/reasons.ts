@@ -26,6 +26,20 @@ export const reasons = [
 ] as const;
 export type Reason = (typeof reasons)[number];
 
+/** What a check of the cluster finds: objects, journal and runtime do not agree. */
+export const checkReasons = [
+  "AddressLeaked",
+  "AddressUnrecorded",
+  "AddressDouble",
+  "HandleOrphan",
+  "HandleMissing",
+  "BlockOrphan",
+  "BlockInvalid",
+  "ClaimHalfDone",
+  "WarmStale",
+] as const;
+export type CheckReason = (typeof checkReasons)[number];
+
 /** What to do when whoever explains knows nothing better. For the person on call: who acts, on what. */
 const remedies: Readonly<Record<Reason, string>> = {
   PoolExhausted: "Add an IPPool for these pods, or delete pods that are not needed",

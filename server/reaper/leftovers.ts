@@ -1,5 +1,6 @@
 // What nobody will come for, if its node is gone: ours in a block, claims half made, handles without an address. Decides only, on the
 // objects it is shown. Leaves to reaper.ts whether the node is gone and since when each of these has been as it is.
+import { isOurKey } from "../../shared/calico/attributes.ts";
 import { holderOf, ownerAttributes } from "../../shared/calico/block.ts";
 import { isWarmHandle } from "../../shared/calico/names.ts";
 import type { Affinity, Block, Handle } from "../../shared/calico/resources.ts";
@@ -43,17 +44,13 @@ function isOurs(handle: string, attributes: Readonly<Record<string, string>>): b
   return isWarmHandle(handle as HandleId) || Object.keys(attributes).some(isOurKey);
 }
 
-function isOurKey(key: string): boolean {
-  return key.startsWith("cattail.io/");
-}
-
 /** Phase one of a claim was written and phase three was not (spec 2.16). */
 export function isHalfMade(row: Affinity): boolean {
   return row.type === "host" && (row.state === "pending" || row.deleted);
 }
 
 /** Made by a CNI executable or by us: nobody can tell these two apart. Tunnels' and load balancers' handles are their makers' to clean up. */
-export function isOrphan(handle: Handle, used: ReadonlySet<string>): boolean {
+export function isOrphan(handle: Handle, used: Pick<ReadonlySet<string>, "has">): boolean {
   return handle.handleId.includes(".") && !used.has(handle.name);
 }
 

@@ -32,3 +32,13 @@ export function legacyPodHandle(podNamespace: string, podName: string, container
   const isPod = podName !== "" && podNamespace !== "";
   return (isPod ? `${podNamespace}.${podName}` : containerId) as HandleId;
 }
+
+/** Attributes that only Cattail writes. */
+export function isOurKey(key: string): boolean {
+  return key.startsWith("cattail.io/");
+}
+
+/** What calico-node stamps on the address of one of its tunnels (spec 6.3). */
+export function isTunnelType(type: string | undefined): boolean {
+  return type?.endsWith("TunnelAddress") ?? false;
+}

@@ -11,6 +11,8 @@ export interface ReservationFilter {
   reservesAllOf(block: BlockCidr): boolean;
   /** For shared/calico/block.ts: the test of the block's ordinals. */
   ordinalsOf(block: BlockCidr): (ordinal: number) => boolean;
+  /** How many addresses of the range are reserved. */
+  countIn(range: CidrText): bigint;
 }
 
 interface Range {
@@ -55,6 +57,14 @@ export function reservationFilter(reservations: Iterable<Pick<Reservation, "cidr
       if (!overlaps(block)) return () => false;
       const { family, base } = cidrOf(block);
       return (ordinal) => holds(family, base + BigInt(ordinal));
+    },
+    countIn(text) {
+      const cidr = cidrOf(text);
+      const [first, last] = [cidr.base, cidr.base + sizeOf(cidr) - 1n];
+      return ranges[cidr.family].reduce((sum, range) => {
+        const [from, to] = [range.first > first ? range.first : first, range.last < last ? range.last : last];
+        return to < from ? sum : sum + to - from + 1n;
+      }, 0n);
     },
   };
 }

@@ -70,6 +70,19 @@ test("a word from outside that is not in the list is counted as other", async ()
   ]);
 });
 
+test("a counter with few series has them from the start, so that the first time counts as a rise", async () => {
+  const metrics = createMetrics();
+  metrics.create(agentMetrics);
+  const { body } = await metrics.render("");
+  const conflicts = samples(body).filter((line) => line.startsWith("cattail_agent_conflicts_total"));
+  assert.deepEqual(conflicts, [
+    'cattail_agent_conflicts_total{kind="taken"} 0',
+    'cattail_agent_conflicts_total{kind="released"} 0',
+    'cattail_agent_conflicts_total{kind="block_lost"} 0',
+  ]);
+  assert.doesNotMatch(body, /^cattail_agent_cni_errors_total\{/m);
+});
+
 test("OpenMetrics is given when it is preferred, and the other format is the same before and after", async () => {
   const metrics = createMetrics();
   metrics.create(definitions).requests.inc({ verb: "get", code: "200" });

@@ -22,6 +22,7 @@ export function createMetrics(): Metrics {
     create: <D extends MetricDefinitions>(definitions: D) => {
       const handles = Object.entries(definitions).map(([key, definition]) => {
         const metric = metricOf(definition, plain);
+        if (metric instanceof Counter) for (const labels of firstSeries(definition)) metric.inc(labels, 0);
         openMetrics.registerMetric(openMetricsView(metric, definition.name));
         return [key, handleOf(metric, definition)];
       });
@@ -49,6 +50,19 @@ function metricOf(definition: MetricDefinition, registry: Registry): AnyMetric {
   if (definition.type === "counter") return new Counter(configuration);
   if (definition.type === "gauge") return new Gauge(configuration);
   return new Histogram({ ...configuration, buckets: [...definition.buckets] });
+}
+
+/** Series of a counter that are there before anything happened, unless they are many. */
+const mostFirstSeries = 64;
+
+/** A counter that appears with 1 has not risen in the eyes of Prometheus: the first conflict would raise no alert. */
+function firstSeries({ labels = {} }: MetricDefinition): Record<string, string>[] {
+  let series: Record<string, string>[] = [{}];
+  for (const [name, values] of Object.entries(labels)) {
+    if (typeof values !== "object" || "outside" in values) return [];
+    series = series.flatMap((known) => values.map((value) => ({ ...known, [name]: value })));
+  }
+  return series.length > mostFirstSeries ? [] : series;
 }
 
 /** prom-client renames a counter for good when it writes it as OpenMetrics, so that registry gets a view with a name of its own. */
