@@ -4,14 +4,9 @@ import { Worker } from "node:worker_threads";
 import { Failure } from "../../shared/kinds.ts";
 import type { Logger } from "../../shared/log.ts";
 import type { Clock } from "../../shared/world.ts";
-import { decodeRows, type JournalRow, type Records, schemaVersion } from "./record.ts";
+import type { Journal, Meta } from "./journal.ts";
+import { decodeRows, type JournalRow, schemaVersion } from "./record.ts";
 import type { RecordNumber } from "./state.ts";
-
-/**
- * Whose journal it is: node, machineId, bootId, nodeUid. `isNew`: it is not known yet what ran here before it. `lostPast`: why not, where
- * there had been another one. What is empty is not so.
- */
-export type Meta = Readonly<Record<string, string>>;
 
 export type JournalOrder =
   | { readonly kind: "open"; readonly directory: string; readonly meta: Meta; readonly schema: number }
@@ -37,12 +32,7 @@ export interface JournalOptions {
   readonly busy: () => void;
 }
 
-export interface Journal {
-  /** As it was when it was opened, before this agent's own. */
-  readonly meta: Meta;
-  readonly records: Records;
-  append(number: RecordNumber, rows: readonly JournalRow[]): void;
-  putMeta(meta: Meta): void;
+export interface OpenJournal extends Journal {
   close(): Promise<void>;
 }
 
@@ -51,7 +41,7 @@ export const lockPatienceMs = 30_000;
 const lockRetryMs = 500;
 
 /** Rejects with a Failure when another agent keeps it, or when the disk does not let us have it. */
-export async function openJournal(options: JournalOptions): Promise<Journal> {
+export async function openJournal(options: JournalOptions): Promise<OpenJournal> {
   const worker = new Worker(new URL("./journal-worker-shell.ts", import.meta.url));
   const ended = new Promise<void>((resolve) => worker.once("exit", () => resolve()));
   const post = (order: JournalOrder): void => worker.postMessage(order);

@@ -19,7 +19,8 @@ import { DatabaseSync } from "node:sqlite";
 import { parentPort, receiveMessageOnPort } from "node:worker_threads";
 import { invariant } from "../../shared/kinds.ts";
 import { messageOf } from "../../shared/log.ts";
-import type { JournalAnswer, JournalOrder, Meta } from "./journal-shell.ts";
+import type { Meta } from "./journal.ts";
+import type { JournalAnswer, JournalOrder } from "./journal-shell.ts";
 import { decodeRows, type JournalRow } from "./record.ts";
 
 const port = parentPort;

@@ -20,7 +20,7 @@ import { Failure } from "../../shared/kinds.ts";
 import { createLog } from "../../shared/log.ts";
 import type { Clock } from "../../shared/world.ts";
 import { manualClock } from "../../test/manual-world.ts";
-import { type Journal, lockPatienceMs, openJournal } from "./journal-shell.ts";
+import { lockPatienceMs, type OpenJournal, openJournal } from "./journal-shell.ts";
 import type { JournalRow } from "./record.ts";
 import type { RecordNumber } from "./state.ts";
 
@@ -52,7 +52,7 @@ class Disk {
   /** When it was told that another agent holds the lock. */
   readonly waited: number[] = [];
   #wakeWritten: (() => void)[] = [];
-  #open: Journal[] = [];
+  #open: OpenJournal[] = [];
   reports: (number | string)[] = [];
 
   constructor(t: TestContext) {
@@ -67,7 +67,7 @@ class Disk {
     return join(this.directory, "journal.db");
   }
 
-  async open(own = meta): Promise<Journal> {
+  async open(own = meta): Promise<OpenJournal> {
     const { logger } = createLog({
       level: "info",
       format: "json",
@@ -91,7 +91,7 @@ class Disk {
     return journal;
   }
 
-  async close(journal: Journal): Promise<void> {
+  async close(journal: OpenJournal): Promise<void> {
     this.#open = this.#open.filter((one) => one !== journal);
     await journal.close();
   }
@@ -103,7 +103,7 @@ class Disk {
     }
   }
 
-  async write(journal: Journal, ...rows: JournalRow[]): Promise<void> {
+  async write(journal: OpenJournal, ...rows: JournalRow[]): Promise<void> {
     journal.append(1 as RecordNumber, rows);
     await this.reported(1);
     await this.close(journal);

@@ -14,7 +14,8 @@ import type { Clock } from "../../shared/world.ts";
 import { loopbackCertificate } from "../../test/kube-api/certificate-shell.ts";
 import { manualClock } from "../../test/manual-world.ts";
 import { type EndReason, probeMs } from "./client.ts";
-import { openStream, type Stream } from "./client-shell.ts";
+import { openStream } from "./client-shell.ts";
+import type { Stream } from "./stream.ts";
 
 interface Surroundings {
   readonly url: string;

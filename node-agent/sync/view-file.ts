@@ -1,7 +1,5 @@
 // The view on disk, so that an agent that starts without a server still knows pools, labels and its blocks.
 // It is a copy that may be old: a server brings what has changed since, by versions. A file that cannot be read is no file.
-import { closeSync, fsyncSync, openSync, readFileSync, renameSync, writeFileSync } from "node:fs";
-import { join } from "node:path";
 import * as v from "valibot";
 import type { Logger } from "../../shared/log.ts";
 import { streamedKinds, toWire } from "../../shared/protocol/stream.ts";
@@ -21,8 +19,16 @@ const stored = v.object({
   ),
 });
 
+/** Kept whole or not at all. */
+export interface TextFile {
+  readonly path: string;
+  /** Undefined: there is none. Throws when it cannot be read, as `write` does. */
+  read(): string | undefined;
+  write(text: string): void;
+}
+
 export interface ViewFileOptions {
-  readonly directory: string;
+  readonly file: TextFile;
   readonly node: string;
   readonly view: View;
   readonly clock: Pick<Clock, "after">;
@@ -31,28 +37,26 @@ export interface ViewFileOptions {
 
 export class ViewFile {
   readonly #options: ViewFileOptions;
-  readonly #path: string;
   #cancel: (() => void) | undefined;
   #isSoon = false;
 
   constructor(options: ViewFileOptions) {
     this.#options = options;
-    this.#path = join(options.directory, "view.json");
   }
 
   /** True: the view holds what the file had. */
   load(): boolean {
-    const { view, node, logger } = this.#options;
+    const { view, node, logger, file } = this.#options;
     try {
-      const text = readFileSync(this.#path, "utf8");
+      const text = file.read();
+      if (text === undefined) return false;
       const found = v.parse(stored, JSON.parse(text));
       if (found.node !== node) return false;
       view.welcome(found.lineage);
       for (const [kind, object] of found.objects) view.putWire(kind, object);
       return true;
     } catch (err) {
-      const isAbsent = err instanceof Error && "code" in err && err.code === "ENOENT";
-      if (!isAbsent) logger.warn("Could not read the copy of what the servers had told", { path: this.#path, err });
+      logger.warn("Could not read the copy of what the servers had told", { path: file.path, err });
       return false;
     }
   }
@@ -66,20 +70,15 @@ export class ViewFile {
 
   save(): void {
     this.close();
-    const { view, node, logger } = this.#options;
+    const { view, node, logger, file } = this.#options;
     if (view.lineage === undefined || !view.isComplete) return;
     const objects = streamedKinds.flatMap((kind) =>
       [...view.all(kind).values()].map((object) => [kind, toWire(kind, object)]),
     );
     try {
-      const temporary = `${this.#path}.new`;
-      writeFileSync(temporary, JSON.stringify({ format: 1, node, lineage: view.lineage, objects }), { mode: 0o600 });
-      const file = openSync(temporary, "r");
-      fsyncSync(file);
-      closeSync(file);
-      renameSync(temporary, this.#path);
+      file.write(JSON.stringify({ format: 1, node, lineage: view.lineage, objects }));
     } catch (err) {
-      logger.warn("Could not write the copy of what the servers tell", { path: this.#path, err });
+      logger.warn("Could not write the copy of what the servers tell", { path: file.path, err });
     }
   }
 
