@@ -41,12 +41,23 @@ export interface Replies {
   refused(call: CallId, trouble: Trouble): void;
 }
 
+type ConfigKey =
+  | "commit"
+  | "flushDelayMs"
+  | "handleDelayMs"
+  | "handles"
+  | "nodeName"
+  | "offlineLimitMs"
+  | "rebootGraceMs"
+  | "stateDir"
+  | "warm";
+
 export interface AgentParts {
   readonly clock: Clock;
   readonly random: Random;
   readonly logger: Logger;
   readonly metrics: Pick<MetricHandles<typeof agentMetrics>, "commitDuration" | "conflicts" | "reconnects">;
-  readonly config: () => AgentConfig;
+  readonly config: () => Pick<AgentConfig, ConfigKey>;
   readonly version: string;
   /** Since the machine's start, sleep included. */
   readonly uptimeMs: () => number;
@@ -375,7 +386,7 @@ export class Agent {
   }
 }
 
-function warmPolicyOf({ commit, warm, flushDelayMs }: AgentConfig): WarmPolicy | undefined {
+function warmPolicyOf({ commit, warm, flushDelayMs }: Pick<AgentConfig, ConfigKey>): WarmPolicy | undefined {
   return commit === "sync" ? undefined : { floor: warm.floor, ceiling: warm.ceiling, flushDelayMs };
 }
 

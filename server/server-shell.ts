@@ -2,40 +2,30 @@
 // Leaves to others: where options come from, and when the process ends (shared/process).
 import { hostname } from "node:os";
 import type { ApiGroup } from "../shared/calico/resources.ts";
-import { type Kind, kinds } from "../shared/calico/resources.ts";
+import { kinds } from "../shared/calico/resources.ts";
 import { type Config, defaultMaxInFlight } from "../shared/config/catalogue.ts";
-import { Failure, type NodeName } from "../shared/kinds.ts";
+import { Failure } from "../shared/kinds.ts";
 import type { Api } from "../shared/kube/api.ts";
 import { createApi } from "../shared/kube/client-shell.ts";
 import { type Connection, connectByKubeconfig, connectInCluster } from "../shared/kube/connection-shell.ts";
 import { discoverGroup } from "../shared/kube/discovery.ts";
 import { Http } from "../shared/kube/http-shell.ts";
 import { messageOf } from "../shared/log.ts";
-import { clusterMetrics, type MetricHandles, serverMetrics } from "../shared/metrics.ts";
+import { clusterMetrics, serverMetrics } from "../shared/metrics.ts";
 import type { Running } from "../shared/process/daemon.ts";
 import type { Frame } from "../shared/process/frame.ts";
 import { Census } from "./census/census.ts";
 import { measureCensus } from "./census/measure.ts";
 import { countStandings } from "./census/standings.ts";
 import { Issuer } from "./certificates/issuer-shell.ts";
-import { Affinities } from "./commit/affinities.ts";
-import { Claims } from "./commit/claims.ts";
-import { Committer } from "./commit/committer.ts";
-import { Desk } from "./commit/desk.ts";
 import { FairLimiter } from "./commit/fair-limiter.ts";
-import { Handles } from "./commit/handles.ts";
-import { Indexer } from "./commit/indexer.ts";
-import { Recorder } from "./events/recorder.ts";
-import { Elector } from "./reaper/elector.ts";
+import { type Core, startCore } from "./core-shell.ts";
 import { Limits, reapAfterLimits } from "./reaper/limits.ts";
-import { Reaper } from "./reaper/reaper.ts";
 import { Store } from "./store/store.ts";
-import { Hub } from "./stream/hub-shell.ts";
 import { tokenVerifier, type Verifier } from "./stream/identity.ts";
 import { type Door, listenStream } from "./stream/listener-shell.ts";
 import { ClusterKeys } from "./stream/signing-keys-shell.ts";
-import { ObjectReader } from "./upstream/object-reader.ts";
-import { requestCounter, startUpstream, type Upstream } from "./upstream/upstream-shell.ts";
+import { requestCounter } from "./upstream/upstream-shell.ts";
 import { statusPages } from "./web/pages-shell.ts";
 
 export interface RunningServer extends Running {
@@ -50,21 +40,6 @@ const heartbeatMs = 10_000;
 const discoveryRetryMs = 2_000;
 /** At the end, for what was begun for agents; then it is left to the next server, whose agents ask again. */
 const lastWritesMs = 10_000;
-
-type Metrics = MetricHandles<typeof serverMetrics>;
-
-/** What exists once it is known which resources Calico has here. */
-interface Core {
-  readonly group: ApiGroup;
-  readonly upstream: Upstream;
-  readonly committer: Committer;
-  readonly claims: Claims;
-  readonly indexer: Indexer;
-  readonly hub: Hub;
-  readonly events: Recorder;
-  readonly elector: Elector;
-  readonly reaper: Reaper;
-}
 
 /** Runs at once; what it still waits for is told by its checks of readiness. */
 export async function startServer(frame: Frame<"server">, given?: Connection): Promise<RunningServer> {
@@ -99,72 +74,25 @@ export async function startServer(frame: Frame<"server">, given?: Connection): P
     void keys.prefetch();
     const log = logger.with({ replica });
     const { namespace } = config;
-    const events = new Recorder({
+    const { version } = frame.version;
+    core = startCore({
+      http,
       api,
       group,
       store,
+      limiter,
+      limits,
       clock,
       random,
       logger,
+      log,
+      metrics,
       namespace,
-      replica,
-      enabled: config.events.enabled,
-      onDropped: () => metrics.eventsDropped.inc(),
-    });
-    const onForbidden = (why: string): void => events.aboutServer("UpstreamForbidden", forbidden(why));
-    const upstream = startUpstream({
-      http,
-      store,
-      group,
-      clock,
-      random,
-      log: logger,
-      metrics,
-      onForbidden: (_, why) => onForbidden(why),
-    });
-    const desk = new Desk({ api, group, store, limiter, clock, random, onSetback: counting(metrics) });
-    const affinities = new Affinities(desk);
-    const handles = new Handles(desk);
-    const committer = new Committer(desk, affinities, handles, log, metrics);
-    const indexer = new Indexer(desk, handles, log);
-    const claims = new Claims(desk, affinities, random, log, metrics);
-    const { version } = frame.version;
-    const reader = new ObjectReader({ api, group, store, clock });
-    const elector = new Elector({ api, clock, random, logger, namespace, replica, limits, onForbidden });
-    elector.start();
-    const refresh = (node: NodeName): Promise<void> => reader.refreshNode(node);
-    const reaper = new Reaper({
-      desk,
-      committer,
-      affinities,
-      events,
-      leads: () => elector.leads(),
-      reapAfterMs: () => limits.reapAfter(clock.monotonic()),
-      refresh,
-      random,
-      logger: log,
-      metrics,
-    });
-    reaper.start();
-    const hub = new Hub({
-      events,
-      indexer,
-      grantMs: () => limits.grant(clock.monotonic()),
-      refresh,
-      reader,
-      store,
-      committer,
-      claims,
-      group,
-      clock,
-      random,
-      logger,
-      metrics,
       replica,
       version,
       heartbeatMs,
+      hasEvents: config.events.enabled,
     });
-    core = { group, upstream, committer, claims, indexer, hub, events, elector, reaper };
   });
 
   const issuer = issuerOf(frame, api);
@@ -273,19 +201,8 @@ function warnOfHaste({ config, logger }: Frame<"server">): void {
   logger.warn("Waits for twice offlineLimit, as reaper.after is shorter", { option: "reaper.after", err });
 }
 
-function forbidden(why: string): string {
-  return `${why} (reason Forbidden). Apply the roles of this version of the chart, or set rbac.create=true`;
-}
-
 function inFlightLimit({ commit }: Config<"server">): number {
   return commit.maxInFlight === 0 ? defaultMaxInFlight : commit.maxInFlight;
-}
-
-function counting(metrics: Metrics): (what: "conflict" | "throttled", kind: Kind) => void {
-  return (what, resource) => {
-    if (what === "conflict") metrics.commitConflicts.inc({ resource });
-    else metrics.commitThrottled.inc({ resource });
-  };
 }
 
 /** Asks until the API server answers. Undefined: stopped before that. */

@@ -20,7 +20,7 @@ export interface DirectApi extends Api {
   before: (request: string) => void;
 }
 
-const token = "test";
+export const token = "test";
 
 export function directApi(clock: Clock, random: Random, group: ApiGroup = "crd"): DirectApi {
   const server = new ApiServer({

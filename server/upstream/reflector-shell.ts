@@ -24,7 +24,7 @@ import type { Turns } from "./turns.ts";
 import { type Item, type Junk, readLine, readPage, type StreamEvent } from "./wire.ts";
 
 export interface ReflectorParts {
-  readonly http: Http;
+  readonly http: Pick<Http, "stream" | "unary">;
   readonly store: Store;
   readonly group: ApiGroup;
   readonly streaming: Streaming;

@@ -11,7 +11,7 @@ const readDeadlineMs = 10_000;
 /** etcd holds objects of about 1.5 MiB. */
 const maxObjectBytes = 16 << 20;
 
-export function createApi(http: Http): Api {
+export function createApi(http: Pick<Http, "unary">): Api {
   const send = async (call: Omit<Call, "maxBytes">): Promise<unknown> => {
     const answer = await http.unary({ ...call, maxBytes: maxObjectBytes });
     const what = `${call.method} ${call.path}`;
