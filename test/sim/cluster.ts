@@ -28,6 +28,7 @@ import { silent } from "../commit-world.ts";
 import { directApi } from "../direct-api.ts";
 import { ApiDoor, type ApiFaults } from "./api-door.ts";
 import { Network } from "./network.ts";
+import { Stranger } from "./stranger.ts";
 import { Process, type World } from "./world.ts";
 
 const nodeNames = ["n1", "n2", "n3"] as const;
@@ -56,6 +57,7 @@ export class Cluster {
   readonly nodes: readonly SimNode[];
   readonly servers: readonly SimServer[];
   readonly pods = new Set<Pod>();
+  readonly stranger: Stranger;
   readonly #holders = new Map<string, string>();
   readonly #inBlock = new Map<string, readonly string[]>();
   #made = 0;
@@ -77,6 +79,7 @@ export class Cluster {
       },
       ...nodeNames.map((name) => ({ apiVersion: "v1", kind: "Node", metadata: { name } })),
     ]);
+    this.stranger = new Stranger(world, this.api);
     this.servers = serverNames.map((name) => new SimServer(this, name));
     this.nodes = nodeNames.map((name) => new SimNode(this, name));
     this.api.store.collection("crd.projectcalico.org/ipamblocks").watch({
@@ -114,6 +117,8 @@ export class Cluster {
   /** What the API says of the addresses of those that live. */
   compare(): void {
     const holders = this.#holders;
+    for (const [address, handle] of this.stranger.held)
+      if (holders.get(address) !== handle) this.world.violated(`${address} of another writer was changed`);
     for (const pod of this.pods) {
       if (pod.state !== "live") continue;
       for (const address of pod.addresses) {
@@ -124,6 +129,15 @@ export class Cluster {
     }
   }
 
+  /** Another writer takes an address that the API shows free. */
+  strangerTakes(): void {
+    this.stranger.take((address) => {
+      for (const { state, addresses, container } of this.pods)
+        if (state === "live" && addresses.includes(address))
+          this.world.violated(`${address} of ${container} was free for another writer`);
+    });
+  }
+
   granted(pod: Pod, addresses: readonly string[]): void {
     for (const other of this.pods) {
       if (other === pod || other.state !== "live") continue;
@@ -131,6 +145,8 @@ export class Cluster {
         if (other.addresses.includes(address))
           this.world.violated(`${address} has two owners: ${other.container} and ${pod.container}`);
     }
+    for (const address of addresses)
+      if (this.stranger.held.has(address)) this.world.violated(`${address} for ${pod.container} is another writer's`);
     pod.state = "live";
     pod.addresses = addresses;
     this.compare();
@@ -140,7 +156,7 @@ export class Cluster {
   checkRest(): void {
     const { world } = this;
     const holders = this.#holders;
-    const expected = new Map<string, string>();
+    const expected = new Map(this.stranger.held);
     for (const { state, addresses, container } of this.pods) {
       if (state === "live") for (const address of addresses) expected.set(address, podHandle("net", container));
       else if (state !== "deleted") world.violated(`${container} is still ${state}`);

@@ -33,7 +33,10 @@ export async function live(seed: number): Promise<Lifetime> {
 function operate(cluster: Cluster): void {
   const { world, nodes } = cluster;
   const node = nodes[world.random.below(nodes.length)];
-  if (world.happens(520)) node?.add();
+  const roll = world.random.below(1000);
+  if (roll < 40) cluster.strangerTakes();
+  else if (roll < 80) cluster.stranger.giveBack();
+  else if (roll < 540) node?.add();
   else node?.delOne();
 }
 
