@@ -250,6 +250,8 @@ export class SimNode {
   readonly #meta = new Map<string, string>();
   #isNew = true;
   isDiskFull = false;
+  /** When something is next being written: where the order of disk and answer shows. */
+  diesWriting: (() => void) | undefined;
   #pending: { number: RecordNumber; rows: readonly JournalRow[] }[] = [];
   #process: Process | undefined;
   #calls = new Map<CallId, (answer: readonly string[] | "done" | "refused") => void>();
@@ -413,6 +415,9 @@ export class SimNode {
   #append(process: Process, number: RecordNumber, rows: readonly JournalRow[]): void {
     const { world } = this.#cluster;
     this.#pending.push({ number, rows });
+    const { diesWriting } = this;
+    this.diesWriting = undefined;
+    if (diesWriting) world.after(world.between(0, 4), diesWriting);
     if (this.#pending.length > 1) return;
     world.after(world.between(1, 5), () => {
       const upTo = this.#pending.at(-1)?.number;

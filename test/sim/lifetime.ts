@@ -14,7 +14,7 @@ const startedMs = 30_000;
 const lifetimeMs = 600_000;
 /** With faults ended, everything converges within this. */
 const restMs = 180_000;
-const faultsOfLifetime = 12;
+const faultsOfLifetime = 16;
 
 export async function live(seed: number): Promise<Lifetime> {
   const world = new World(seed);
@@ -49,8 +49,10 @@ function fail(cluster: Cluster): void {
   world.note(`fault ${kind}`, `${node.name} ${server.name} ${lastsMs}`);
   switch (kind) {
     case 0:
-      node.crash();
-      world.after(lastsMs, () => node.start());
+      node.diesWriting = () => {
+        node.crash();
+        world.after(lastsMs, () => node.start());
+      };
       break;
     case 1:
       server.crash();
@@ -94,6 +96,7 @@ function repair({ nodes, servers, network, faults }: Cluster): void {
   for (const server of servers) server.start();
   for (const node of nodes) {
     node.isDiskFull = false;
+    node.diesWriting = undefined;
     node.start();
   }
 }
