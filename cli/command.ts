@@ -59,6 +59,8 @@ export interface Sources {
   /** The same, and always from the API server. */
   fresh<K extends Kind>(kind: K): Promise<Found<Objects[K]>>;
   pods(): Promise<readonly Pod[]>;
+  /** The addresses of each Node's tunnels, as calico-node has written them on it. */
+  tunnels(): Promise<ReadonlyMap<string, readonly string[]>>;
   /** A page of a server's admin port; undefined: there is none to ask, and it was said why. */
   server(path: string): Promise<unknown>;
   /** Of the agents on these nodes, or on all; who does not answer is named. */

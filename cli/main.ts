@@ -13,6 +13,7 @@ import { messageOf } from "../shared/log.ts";
 import { print, processInputs } from "../shared/process/terminal.ts";
 import { versionOf } from "../shared/process/version.ts";
 import { blocks } from "./blocks.ts";
+import { check } from "./check.ts";
 import type { Command } from "./command.ts";
 import { completionCommand } from "./completion.ts";
 import { nodes } from "./nodes.ts";
@@ -39,7 +40,13 @@ const exitOf: Readonly<Record<FailureCode, number>> = {
   "journal-write": exitCode.bug,
 };
 
-const commands: readonly Command[] = [pools, nodes, blocks, completionCommand(() => [...commands, ...selfCommands])];
+const commands: readonly Command[] = [
+  pools,
+  nodes,
+  blocks,
+  check,
+  completionCommand(() => [...commands, ...selfCommands]),
+];
 
 process.stdout.on("error", () => {}); // `cattail … | head`
 try {

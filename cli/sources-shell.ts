@@ -74,6 +74,12 @@ export function openSources(config: Config<"cli">, userAgent: string, say: (line
       }
       return pods;
     },
+    async tunnels() {
+      const { api: client } = await api();
+      const found = new Map<string, readonly string[]>();
+      for await (const raw of listed(client, "/api/v1/nodes")) found.set(nameOf(raw), tunnelsOf(raw));
+      return found;
+    },
     async agents(nodes) {
       const states = new Map<string, NodeState>();
       const silent = new Map<string, string>();
@@ -116,6 +122,15 @@ async function page(url: string, path: string): Promise<unknown> {
     const why = cause instanceof Error && cause.cause instanceof Error ? messageOf(cause.cause) : messageOf(cause);
     throw new Failure("server-unreachable", `cannot read ${where}: ${why}`, { cause });
   }
+}
+
+/** Spec 3.9: IPIP and VXLAN tunnels by family, and what WireGuard's interfaces have. */
+const tunnelAnnotation = /^projectcalico\.org\/IPv[46](?:IPIPTunnel|VXLANTunnel|WireguardInterface)Addr$/;
+
+function tunnelsOf(raw: unknown): string[] {
+  const metadata = isFields(raw) ? raw.metadata : undefined;
+  const annotations = isFields(metadata) && isFields(metadata.annotations) ? metadata.annotations : {};
+  return Object.entries(annotations).flatMap(([key, value]) => (tunnelAnnotation.test(key) ? [String(value)] : []));
 }
 
 function nameOf(raw: unknown): string {

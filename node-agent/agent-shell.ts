@@ -6,7 +6,8 @@ import { join } from "node:path";
 import { agentMetrics } from "../shared/metrics.ts";
 import type { Running } from "../shared/process/daemon.ts";
 import type { Frame } from "../shared/process/frame.ts";
-import { objectsPage } from "../shared/process/http.ts";
+import { json, objectsPage } from "../shared/process/http.ts";
+import { type NodeState, nodeStatePath } from "../shared/protocol/node-state.ts";
 import { streamedKinds } from "../shared/protocol/stream.ts";
 import { Agent, readiness } from "./agent.ts";
 import { Calls } from "./calls-shell.ts";
@@ -15,6 +16,7 @@ import type { Meta } from "./ledger/journal.ts";
 import { type OpenJournal, openJournal } from "./ledger/journal-shell.ts";
 import type { LedgerEvent } from "./ledger/ledger.ts";
 import { measureLedger } from "./measures.ts";
+import { nodeStateOf } from "./node-page.ts";
 import { readLibcniCaches } from "./runtime/libcni-cache-shell.ts";
 import { type AgentSocket, listenSocket } from "./socket/server-shell.ts";
 import { openSpool, type Spool } from "./socket/spool-shell.ts";
@@ -214,6 +216,7 @@ class AgentShell {
       "/api/v1/objects",
       objectsPage((kind) => this.#agent.view.held(kind)),
     );
+    this.#frame.adminPage(nodeStatePath, { get: async () => json(200, await this.#state()) });
     metrics.beforeScrape(() => {
       measureLedger(this.#metrics, this.#agent.ledger, this.#agent.now());
       const { live = false, silentMs } = this.#stream?.status() ?? {};
@@ -227,6 +230,21 @@ class AgentShell {
         if (ageMs !== undefined) this.#metrics.dataAge.set({ resource }, ageMs / 1000);
       }
     });
+  }
+
+  async #state(): Promise<NodeState> {
+    const { clock, version, config } = this.#frame;
+    const runtime = await readLibcniCaches(config().cni.cacheDirs);
+    const { ledger } = this.#agent;
+    const now = this.#agent.now();
+    const problems = Object.entries(readiness).flatMap(([name, check]) => {
+      const why = check(ledger, now, this.#stream?.status().refusal);
+      return why === undefined ? [] : [`${name}: ${why}`];
+    });
+    const spooledDeletes = this.#spool?.waiting ?? 0;
+    const calls = this.#calls.recent;
+    const around = { version: version.version, now, wall: clock.wall(), problems, spooledDeletes, runtime, calls };
+    return nodeStateOf(ledger, around);
   }
 }
 

@@ -2,6 +2,7 @@
 // Leaves the decision to the ledger and the wire to socket/server-shell.ts.
 import type { Logger } from "../shared/log.ts";
 import type { agentMetrics, MetricHandles } from "../shared/metrics.ts";
+import type { RecordedCall } from "../shared/protocol/node-state.ts";
 import type { AgentReply, AgentRequest } from "../shared/protocol/socket.ts";
 import type { Clock } from "../shared/world.ts";
 import type { ViewPlacement } from "./ipam/placement.ts";
@@ -26,6 +27,9 @@ interface Call {
   readonly since: number;
 }
 
+/** For people who ask why; older ones are in the log. */
+const rememberedCalls = 256;
+
 export class Calls {
   readonly #parts: CallsParts;
   readonly #waiting = new Map<CallId, Call>();
@@ -33,6 +37,7 @@ export class Calls {
   readonly #internal = new Map<CallId, (done: boolean) => void>();
   #next = 1;
   #idle: (() => void)[] = [];
+  readonly #recent: RecordedCall[] = [];
 
   constructor(parts: CallsParts) {
     this.#parts = parts;
@@ -40,6 +45,11 @@ export class Calls {
 
   get inFlight(): number {
     return this.#waiting.size;
+  }
+
+  /** The last ones that were answered, newest last. */
+  get recent(): readonly RecordedCall[] {
+    return this.#recent;
   }
 
   open(request: AgentRequest, connection: Connection): CallId {
@@ -115,6 +125,18 @@ export class Calls {
         ? { address: reply.ips?.map(({ address }) => address).join(" ") }
         : { code: reply.code, err: reply.msg }),
     });
+    this.#recent.push({
+      at: new Date(clock.wall()).toISOString(),
+      verb: request.verb,
+      request: request.request,
+      ...subjectOf(request),
+      seconds,
+      path,
+      ...(reply.ok
+        ? { addresses: reply.ips?.map(({ address }) => address.replace(/\/.*/, "")) ?? [] }
+        : { code: reply.code, error: reply.msg, ...(reply.details !== undefined && { details: reply.details }) }),
+    });
+    if (this.#recent.length > rememberedCalls) this.#recent.shift();
     connection.reply(reply, undelivered);
   }
 }

@@ -271,7 +271,7 @@ const agent = {
       kind: "port",
       zeroIsOff: true,
       default: "4484",
-      help: "TCP port of /api/v1/objects, /debug/config and /debug/log-level, on loopback only; 0 switches it off",
+      help: "TCP port of /api/v1/node, /api/v1/objects, /debug/config and /debug/log-level, on loopback only; 0 switches it off",
     },
   },
   listen: {

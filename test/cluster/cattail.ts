@@ -13,11 +13,15 @@ export interface Said {
   readonly stderr: string;
 }
 
-export function cattail(argv: readonly string[]): Promise<Said> {
+/** `heard` is told all of stderr each time something is added to it. */
+export function cattail(argv: readonly string[], heard: (stderr: string) => void = () => {}): Promise<Said> {
   const child = spawn(process.execPath, [main, ...argv], { env: {}, stdio: ["ignore", "pipe", "pipe"] });
   const said = { stdout: "", stderr: "" };
   child.stdout.on("data", (chunk: Buffer) => (said.stdout += chunk));
-  child.stderr.on("data", (chunk: Buffer) => (said.stderr += chunk));
+  child.stderr.on("data", (chunk: Buffer) => {
+    said.stderr += chunk;
+    heard(said.stderr);
+  });
   return new Promise((done, failed) => {
     child.on("error", failed);
     child.on("close", (status) => done({ status, ...said }));
